@@ -23,7 +23,7 @@ func (r *Invocation) withAgent(ctx context.Context, box sandbox.Instance, w *env
 	if err != nil {
 		return nil, err
 	}
-	client, err := guest.NewClient(conn, guest.Options{User: w.Spec.User, Limits: w.Spec.Limits})
+	client, err := guest.NewClient(conn, guest.Options{User: w.Spec.User, Limits: w.Spec.Limits, NewPrivileges: w.Spec.Sudo})
 	if err != nil {
 		return nil, err
 	}

@@ -93,8 +93,8 @@ func (s Shape) CheckLasting() error {
 		return refuse("a network", "leave it out")
 	case p.Network != nil && len(p.Network.Secrets)+len(p.Network.Ended()) > 0:
 		return refuse("secrets, or hosts whose TLS is ended", "what is read for them may change until the call comes")
-	case s.call.TTY != nil || len(p.Collect) > 0:
-		return refuse("a terminal or files to take out", "those need the agent inside; leave them out")
+	case s.call.TTY != nil || len(p.Collect) > 0 || p.Root:
+		return refuse("a terminal, files to take out, or code that is root", "those need the agent inside; leave them out")
 	case s.program.direct:
 		return refuse("a compiled program", "name a language")
 	}

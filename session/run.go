@@ -210,7 +210,7 @@ func (r *Invocation) start(ctx context.Context, d sandbox.Driver, w *environment
 		return r.ready.box.Run(ctx, ex)
 	}
 	runner, ok := d.(sandbox.Runner)
-	if ok && len(r.Plan.Collect) == 0 && r.Call.TTY == nil && r.begins == nil {
+	if ok && len(r.Plan.Collect) == 0 && r.Call.TTY == nil && r.begins == nil && !w.Spec.Sudo {
 		return runner.Run(ctx, w.Spec, ex)
 	}
 	var err error

@@ -29,3 +29,15 @@ func (p *plan) rootImage(s *sandbox.Spec, img *sandbox.Image) {
 	p.oci.Annotations[rootAnnotation+"type"] = "erofs"
 	p.oci.Annotations[rootAnnotation+"source"] = "fd:" + strconv.Itoa(protocol.FirstFile)
 }
+
+// imageLayer lays the root's layer over an image: gVisor takes what is said of the root
+// file system from its annotations then, and not from its flag.
+func (p *plan) imageLayer(s *sandbox.Spec) {
+	if !p.erofs {
+		return
+	}
+	p.oci.Annotations[rootAnnotation+"overlay"] = "dir=" + s.StateDir
+	if s.RootSize > 0 {
+		p.oci.Annotations[rootAnnotation+"options"] = "size=" + strconv.FormatInt(s.RootSize, 10)
+	}
+}

@@ -91,6 +91,7 @@ func newPlan(s *sandbox.Spec, f first, ids identity) (*plan, error) {
 	}
 	if s.Sudo {
 		p.oci.Root.Readonly, p.overlay = false, overlay("root", s.StateDir, s.RootSize)
+		p.imageLayer(s)
 	}
 	scratch, cow := s.Shares()
 	for i, sc := range scratch {

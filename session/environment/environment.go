@@ -118,7 +118,7 @@ func Open(ctx context.Context, o Options) (*Environment, error) {
 	if o.Plan.Root {
 		e.Spec.User = sandbox.RootUser()
 	}
-	e.Spec.Sudo = o.Call.Sudo && o.Caps.Root
+	e.Spec.Sudo = o.Caps.Root && (o.Call.Sudo || o.Plan.Root && !listsCommands(o.Plan))
 	e.Spec.Snapshots = o.First == Agent && o.Caps.Snapshot
 	if err := e.findImage(ctx); err != nil {
 		return nil, err

@@ -16,12 +16,16 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
+// listsCommands says whether a plan lists what may be executed. Code that is root with all
+// that root has could change what is listed: beside a list it is uid 0 and no more.
+func listsCommands(p *policy.Plan) bool { return p.Commands != nil && len(p.Commands.Programs) > 0 }
+
 // enforceCommands has the level hold the policy's list of commands for what is
 // really executed, where the level can and the list says all that may be. What is
 // listed is looked up in the environment that was made, by its own files.
 func (e *Environment) enforceCommands(more func(argv []string) []string) error {
 	list := e.o.Plan.Commands
-	if !e.o.Caps.Executables || list == nil || len(list.Programs) == 0 {
+	if !e.o.Caps.Executables || !listsCommands(e.o.Plan) {
 		return nil
 	}
 	x := &executables{view: View{spec: e.Spec, within: map[string]*fstree.Node{}}, dir: e.Dir, search: e.Search,
