@@ -97,6 +97,7 @@ func TestRenew(t *testing.T) {
 			defer s.Close()
 			lookup := home(t, name, file(t, name, time.Now().Add(-time.Hour)))
 			var all sync.WaitGroup
+			asking := make(chan struct{}) // closed when all have seen the old token
 			for range 8 {
 				l := open(t, name, lookup, s.URL)
 				before, err := l.Token()
@@ -104,12 +105,14 @@ func TestRenew(t *testing.T) {
 					t.Fatalf("%v, %v", before.Expires, err)
 				}
 				all.Go(func() {
+					<-asking
 					after, err := l.Renew(t.Context(), before.Serial)
 					if err != nil || after.Value != access || after.Serial == before.Serial || !after.Expires.After(time.Now().Add(50*time.Minute)) {
 						t.Errorf("%v until %v, %v", after.Serial, after.Expires, err)
 					}
 				})
 			}
+			close(asking)
 			all.Wait()
 			if len(asked) != 1 || !strings.Contains(asked[0], oldRefresh) || !strings.Contains(asked[0], providers()[name].clientID) {
 				t.Errorf("the provider was asked %d times: %q", len(asked), asked)
