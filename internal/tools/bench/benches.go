@@ -58,6 +58,10 @@ func benches(s *stage) []bench {
 		s.beside(root, "≤ 1.15", "/usr/bin/python3", "-c", "print(1)"),
 		bench{"whole run of \"/bin/true\" on Docker, beside docker run", s.docker},
 	)
+	work := s.repository()
+	for _, level := range []string{"gvisor", "process"} {
+		list = append(list, work.rows(level)...)
+	}
 	list = append(list, s.networkRows()...)
 	list = append(list, s.sdkRows()...)
 	list = append(list, s.mcpRows()...)
