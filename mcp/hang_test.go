@@ -222,14 +222,15 @@ func TestDeafServer(t *testing.T) {
 	if n, err := h.Write([]byte("x")); n != 0 || !errors.Is(err, errDeaf) {
 		t.Errorf("%d, %v", n, err)
 	}
-	out, in = io.Pipe()
-	h = &heard{PipeWriter: in, timeout: time.Hour, deaf: func() { t.Error("it has read") }}
+	// Its own pipe: the first one's may still be closing.
+	listening, told := io.Pipe()
+	attentive := &heard{PipeWriter: told, timeout: time.Hour, deaf: func() { t.Error("it has read") }}
 	long := strings.Repeat("x", 3*heardAtOnce+1)
 	go func() {
-		h.Write([]byte(long))
-		h.Close()
+		attentive.Write([]byte(long))
+		attentive.Close()
 	}()
-	if b, err := io.ReadAll(out); err != nil || string(b) != long {
+	if b, err := io.ReadAll(listening); err != nil || string(b) != long {
 		t.Errorf("%d bytes of %d, %v", len(b), len(long), err)
 	}
 }

@@ -67,6 +67,14 @@ func flood(ln net.Listener) {
 			io.CopyN(io.Discard, c, int64(len(http2.ClientPreface)))
 			f := http2.NewFramer(c, c)
 			f.WriteSettings()
+			// Frames of a stream that is not asked for yet are another error.
+			for asked := false; !asked; {
+				frame, err := f.ReadFrame()
+				if err != nil {
+					return
+				}
+				_, asked = frame.(*http2.HeadersFrame)
+			}
 			go io.Copy(io.Discard, c)
 			// :status 200, from the table that every HPACK has.
 			f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x88}, EndHeaders: true})
