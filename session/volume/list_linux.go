@@ -72,14 +72,13 @@ func (s *Store) look(id string) (*Volume, error) {
 	bytes, whole := sizeOf(src.File)
 	v.Bytes, v.Partly = bytes, !whole
 	var st unix.Stat_t
-	v.Gone = unix.Lstat(a.Workspace, &st) != nil || st.Dev != a.Dev || st.Ino != a.Ino
+	v.Gone = unix.Lstat(a.Workspace, &st) != nil || st.Dev != a.Dev || st.Ino != a.Ino || btimeOf(unix.AT_FDCWD, a.Workspace) != a.Btime
 	return v, nil
 }
 
 // Look gives a workspace's volume; one that is not there has no ID.
 func (s *Store) Look(name string, workspace *hostpath.Source) (*Volume, error) {
-	a := about{Name: name, Workspace: workspace.Real, Dev: workspace.Dev, Ino: workspace.Ino}
-	v, err := s.look(a.id())
+	v, err := s.look(aboutOf(name, workspace).id())
 	if errors.Is(err, fs.ErrNotExist) {
 		return &Volume{Name: name, Workspace: workspace.Real}, nil
 	}

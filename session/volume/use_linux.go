@@ -24,12 +24,13 @@ import (
 // Errors: ErrConflict where another sandbox has it and locks would not hold between the
 // two, ErrExhausted where it is larger than it may be.
 func (s *Store) Use(o Options) (*hostpath.Source, error) {
-	a := about{Name: o.Name, Workspace: o.Workspace.Real, Dev: o.Workspace.Dev, Ino: o.Workspace.Ino, Made: time.Now().UTC()}
+	a := aboutOf(o.Name, o.Workspace)
+	a.Made = time.Now().UTC()
 	id := a.id()
 	for range 3 { // it may be removed meanwhile
 		src, err := s.open(id)
 		if errors.Is(err, fs.ErrNotExist) {
-			if err := s.make(id, &a, o.Files); err != nil {
+			if err := s.make(id, a, o.Files); err != nil {
 				return nil, volumeError(o.Name, err)
 			}
 			src, err = s.open(id)
@@ -55,6 +56,21 @@ func (s *Store) Use(o Options) (*hostpath.Source, error) {
 	return nil, &sandbox.Error{Op: "volume " + o.Name, Kind: sandbox.ErrConflict, Problem: "it is being removed", Hint: "try again when that has ended"}
 }
 
+// aboutOf is what tells a workspace's volume from others.
+func aboutOf(name string, workspace *hostpath.Source) *about {
+	return &about{Name: name, Workspace: workspace.Real, Dev: workspace.Dev, Ino: workspace.Ino, Btime: btimeOf(int(workspace.File.Fd()), "")}
+}
+
+// btimeOf is when a file was made, in ns; 0 where that is not known.
+func btimeOf(dir int, name string) int64 {
+	var st unix.Statx_t
+	err := unix.Statx(dir, name, unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BTIME, &st)
+	if err != nil || st.Mask&unix.STATX_BTIME == 0 {
+		return 0
+	}
+	return st.Btime.Sec*int64(time.Second) + int64(st.Btime.Nsec)
+}
+
 // claim holds it to its size, and writes down that a sandbox has it.
 func (s *Store) claim(src *hostpath.Source, id string, o Options) error {
 	if o.Size > 0 {
@@ -76,7 +92,8 @@ func (s *Store) claim(src *hostpath.Source, id string, o Options) error {
 	return err
 }
 
-// open opens what code sees of a volume.
+// open opens what code sees of a volume. Code may have closed it to its own user: then it
+// could not be looked at, used or removed any more.
 func (s *Store) open(id string) (*hostpath.Source, error) {
 	at := s.path(id, dataDir)
 	fd, err := unix.Open(at, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -88,6 +105,13 @@ func (s *Store) open(id string) (*hostpath.Source, error) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		f.Close()
 		return nil, err
+	}
+	if st.Mode&0o700 != 0o700 {
+		// fchmod refuses O_PATH; the magic link is the very same object.
+		if err := unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), st.Mode&0o777|0o700); err != nil {
+			f.Close()
+			return nil, err
+		}
 	}
 	return &hostpath.Source{File: f, Name: at, Real: at, Dir: true, UID: st.Uid, GID: st.Gid, Dev: st.Dev, Ino: st.Ino}, nil
 }

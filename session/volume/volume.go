@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package volume keeps directories of sandboxes between runs: an agent's home, its
-// caches. One belongs to one workspace, by the directory's device, inode and path, and
-// is none of the host's.
+// caches. One belongs to one workspace, by the directory's device, inode, birth and path,
+// and is none of the host's.
 //
 // What is in a volume is the code's: it is mounted into sandboxes, counted, and removed.
 // Nothing here reads it, follows a link in it, or runs it. What is new in a volume is
@@ -65,6 +65,7 @@ type about struct {
 	Workspace string    `json:"workspace"`
 	Dev       uint64    `json:"device"`
 	Ino       uint64    `json:"inode"`
+	Btime     int64     `json:"birth_time,omitempty"` // in ns; 0 where the file system does not say
 	Made      time.Time `json:"made"`
 }
 
@@ -75,9 +76,10 @@ const (
 )
 
 // id is that of a workspace's volume. Another directory at the same place, or the same
-// one at another, is another workspace.
+// one at another, is another workspace. A directory that was removed and made again often
+// has the same inode, so its birth counts.
 func (a *about) id() string {
-	b, _ := json.Marshal([]any{a.Dev, a.Ino, a.Workspace, a.Name}) // strings and numbers
+	b, _ := json.Marshal([]any{a.Dev, a.Ino, a.Btime, a.Workspace, a.Name}) // strings and numbers
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])[:idLength]
 }

@@ -169,6 +169,69 @@ func TestNoLinkInItsPlace(t *testing.T) {
 	}
 }
 
+// What code closes is open again for who uses or removes it. Root needs no permission, so
+// the test looks at the mode.
+func TestClosed(t *testing.T) {
+	h := newHouse(t)
+	src, end, err := h.use("one", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end()
+	if err := os.Chmod(src.Real, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, end, err = h.use("two", Options{Size: 1 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	if info, err := os.Stat(src.Real); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	list, _ := h.store.List()
+	if err := errors.Join(os.Chmod(src.Real, 0), h.store.Remove(list[0].ID)); err != nil {
+		t.Error(err)
+	}
+}
+
+// A workspace that was removed and made again has a volume of its own, though file systems
+// like to give it the same inode.
+func TestMadeAgain(t *testing.T) {
+	a := about{Name: "home", Workspace: "/w", Dev: 1, Ino: 2, Btime: 3}
+	again := a
+	again.Btime++
+	if a.id() == again.id() {
+		t.Error("the birth does not count")
+	}
+	h := newHouse(t)
+	first, end, err := h.use("one", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end()
+	before := btimeOf(unix.AT_FDCWD, h.workspace)
+	if before == 0 {
+		t.Skip("the file system does not say when a directory was made")
+	}
+	for before == btimeOf(unix.AT_FDCWD, h.workspace) { // its clock may be a coarse one
+		if err := errors.Join(os.Remove(h.workspace), os.Mkdir(h.workspace, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second, end, err := h.use("two", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	if first.Real == second.Real {
+		t.Error("it has the volume of the one that was removed")
+	}
+	list, err := h.store.List()
+	if err != nil || len(list) != 2 || list[0].Gone == list[1].Gone {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
 // An ID finds a volume by its beginning.
 func TestFind(t *testing.T) {
 	h := newHouse(t)
