@@ -3,6 +3,7 @@
 package environment
 
 import (
+	"cmp"
 	"os"
 	"path"
 	"path/filepath"
@@ -29,7 +30,8 @@ func (e *Environment) addLogins(list []HomeFile) error {
 			err = e.showInHome(name, target)
 		}
 		if err != nil {
-			return &sandbox.Error{Op: "login at " + target, Kind: sandbox.ErrUnavailable, Problem: "it cannot be shown", Cause: err, Hint: sandbox.Hint(err)}
+			return &sandbox.Error{Op: "login at " + target, Kind: sandbox.ErrUnavailable, Problem: "it cannot be shown", Cause: err,
+				Hint: cmp.Or(sandbox.Hint(err), "in a run without the login, take away what is there or on the way; where that is a volume, caisson volume rm begins anew")}
 		}
 	}
 	return nil

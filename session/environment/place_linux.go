@@ -16,7 +16,7 @@ import (
 // is there may be code's own doing: no link is followed, and what is no file stays.
 func makePlace(m sandbox.Mount, target string) error {
 	if m.Access != sandbox.ReadWrite {
-		return sandbox.Errorf(sandbox.ErrInvalid, "mount", "its directory lies in the mount at %s, which is not read-write", m.Target)
+		return &sandbox.Error{Op: "mount", Kind: sandbox.ErrInvalid, Problem: "its directory lies in the mount at " + m.Target + ", which is not read-write", Hint: "give that another target, or leave the login out"}
 	}
 	rest := strings.TrimPrefix(strings.TrimPrefix(target, m.Target), "/")
 	at := int(m.Source.Fd())
