@@ -3,6 +3,7 @@
 package roadtest
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -62,7 +63,8 @@ func loginRoad(t *testing.T, level, ca string) {
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		written := time.Now().Add(-time.Hour) // of what was written just now no refusal is believed
+		if err := errors.Join(os.WriteFile(file, []byte(text), 0o600), os.Chtimes(file, written, written)); err != nil {
 			t.Fatal(err)
 		}
 		const ask = `curl -sS -m 20 -w ' %{http_code}' -X POST -H "Authorization: Bearer $CLAUDE" https://`

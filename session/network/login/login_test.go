@@ -138,8 +138,8 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// A host that refuses a token that has not expired is believed once in a while: code can
-// have it refuse.
+// A host that refuses a token that has not expired is believed once in a while, for all
+// sandboxes together: code can have it refuse.
 func TestRenewRefused(t *testing.T) {
 	n := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -147,9 +147,17 @@ func TestRenewRefused(t *testing.T) {
 		fmt.Fprintf(w, `{"access_token":"access-%d","refresh_token":"refresh-%d","expires_in":3600}`, n, n)
 	}))
 	defer s.Close()
-	l := open(t, "claude", home(t, "claude", file(t, "claude", time.Now().Add(time.Hour))), s.URL)
+	lookup := home(t, "claude", file(t, "claude", time.Now().Add(time.Hour)))
+	l := open(t, "claude", lookup, s.URL)
 	before, err := l.Token()
 	if err != nil {
+		t.Fatal(err)
+	}
+	if same, err := l.Renew(t.Context(), before.Serial); err != nil || same != before || n != 0 {
+		t.Errorf("just after it was written there is %+v, %v; asked %d times", same, err, n)
+	}
+	old := time.Now().Add(-renewEvery)
+	if err := os.Chtimes(l.Path, old, old); err != nil {
 		t.Fatal(err)
 	}
 	after, err := l.Renew(t.Context(), before.Serial)
@@ -160,6 +168,14 @@ func TestRenewRefused(t *testing.T) {
 		t.Errorf("who asks late gets %+v, %v", same, err)
 	}
 	if same, err := l.Renew(t.Context(), after.Serial); err != nil || same != after || n != 1 {
+		t.Errorf("%+v, %v; asked %d times", same, err, n)
+	}
+	other := open(t, "claude", lookup, s.URL) // that of another sandbox
+	token, err := other.Token()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if same, err := other.Renew(t.Context(), token.Serial); err != nil || same.Value != after.Value || n != 1 {
 		t.Errorf("%+v, %v; asked %d times", same, err, n)
 	}
 }
