@@ -181,7 +181,7 @@ func (b *box) makeOrder(f first) error {
 	b.order = &protocol.Order{ID: b.spec.ID, StateDir: b.spec.StateDir, Spec: oci, Flags: b.flags(), Memory: b.spec.Limits.Memory,
 		StageScratch: b.plan.stagesScratch(), Live: b.plan.live, Changes: asked}
 	if !b.memoryHeld && b.spec.Limits.Memory > 0 {
-		b.order.KernelShare = kernelShare(b.spec.Limits.Memory)
+		b.order.KernelShare = protocol.KernelShare(b.spec.Limits.Memory)
 	}
 	if euid != 0 && f.user.UID != b.spec.User.UID {
 		// Only the user's id is mapped here, so the processes that make the

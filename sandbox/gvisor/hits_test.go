@@ -6,6 +6,7 @@ package gvisor_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,6 +46,24 @@ except RuntimeError: pass
 				t.Errorf("%+v, %v; want %v", res, err, tc.want)
 			}
 		})
+	}
+}
+
+// The kernel's own memory counts as the sandbox's beyond its share. What ends a sandbox for it
+// says so: a program that holds little would look in vain for what it has allocated.
+func TestKilledForWhatTheKernelHolds(t *testing.T) {
+	spec := fixture(t)
+	spec.Limits.Memory, spec.Limits.OpenFiles = 32<<20, 4096
+	code := `import os, time
+while True: # 64 KiB each
+    r, w = os.pipe()
+    os.set_blocking(w, False)
+    os.write(w, bytes(1 << 20))
+    time.sleep(.003)
+`
+	res, err := gvisor.New(gvisor.Options{}).Run(t.Context(), spec, &sandbox.Exec{Argv: []string{"/usr/bin/python3", "-I", "-S", "-c", code}, Dir: "/"})
+	if err != nil || res.Resource != sandbox.LimitMemory || !strings.Contains(res.Reason, "gVisor's kernel held") {
+		t.Errorf("%+v, %v", res, err)
 	}
 }
 

@@ -97,6 +97,11 @@ type Order struct {
 	KernelShare int64 `json:"kernel_share,omitempty"`
 }
 
+// KernelShare is how many bytes gVisor itself needs on top of the memory that programs
+// may use: its heap, stacks and page tables, and what it keeps per page. It
+// is generous: the limit is there to stop programs, not the kernel.
+func KernelShare(memory int64) int64 { return 64<<20 + memory/32 }
+
 // Changes says how layers of copy-on-write mounts are asked for.
 type Changes struct {
 	// Layers are those that are written once no program runs any more, one after the
@@ -197,8 +202,10 @@ const (
 
 // Event is one line from the shim.
 type Event struct {
-	Kind  EventKind `json:"kind"`
-	Error string    `json:"error,omitempty"`
+	Kind EventKind `json:"kind"`
+	// Error is why something failed. With Exited it is a sentence about the end, where
+	// there is more to say than Limit does.
+	Error string `json:"error,omitempty"`
 	// NoLayer says that Error is so because there is no such mount (Read).
 	NoLayer bool `json:"no_layer,omitempty"`
 	// Advice is what goes with Error, where that was an error for people; see Fail.

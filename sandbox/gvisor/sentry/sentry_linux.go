@@ -12,7 +12,6 @@ package sentry
 
 import (
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 
 	"gvisor.dev/gvisor/runsc/cli"
@@ -45,7 +44,7 @@ func isInternal(args []string) bool {
 
 // Main runs the half and does not return.
 func Main() {
-	tune()
+	tuneCollector()
 	adapt()
 	cli.Run(nil, map[util.SubCommand]string{
 		new(boot):             "internal",
@@ -56,12 +55,3 @@ func Main() {
 
 // Version is the embedded gVisor's own version string.
 func Version() string { return version.Version() }
-
-// tune keeps the garbage collector out of the way while the kernel boots: the
-// heap is small then and a cycle costs more than it frees (84 → 70 ms for a
-// cold start, measured). The limit bounds what that may cost; once the heap
-// reaches it, collection is as usual.
-func tune() {
-	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(48 << 20)
-}

@@ -52,6 +52,7 @@ type instance struct {
 	hits    *os.File      // sentry.HitsFD; set by create
 
 	peak int64         // the most memory that programs were seen to hold
+	heap int64         // what the kernel itself was last seen to hold
 	cpu  time.Duration // the most processor time that was seen, without a group
 
 	base *protocol.Counters // read just before the first process started; nil until then
@@ -176,7 +177,7 @@ func (w *instance) runToEnd() (*protocol.Event, error) {
 		ws = said
 	}
 	return &protocol.Event{
-		Kind: protocol.Exited, WaitStatus: uint32(ws), Limit: w.endedBy(), Counters: &n, Wall: wall,
+		Kind: protocol.Exited, WaitStatus: uint32(ws), Limit: w.endedBy(), Error: w.heldByKernel(), Counters: &n, Wall: wall,
 	}, nil
 }
 
@@ -321,6 +322,20 @@ func (w *instance) endedBy() string {
 		return "memory"
 	}
 	return w.limit
+}
+
+// heldByKernel says of a sandbox that was ended for its memory that programs alone did
+// not reach the limit; empty where they did.
+func (w *instance) heldByKernel() string {
+	if w.endedBy() != "memory" {
+		return ""
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.heap <= protocol.KernelShare(w.order.Memory) {
+		return ""
+	}
+	return fmt.Sprintf("memory limit of %d MiB reached: gVisor's kernel held %d MiB for files, pipes and sockets", w.order.Memory>>20, w.heap>>20)
 }
 
 // cleanUp removes what the sandbox was made of, but for StateDir itself.

@@ -49,8 +49,8 @@ func (w *instance) counters() protocol.Counters {
 	if w.group == nil && n.CPU != nil && *n.CPU < clockTick {
 		n.CPU = nil // shorter than the clock behind it ticks: not measured
 	}
-	n.Memory = since(n.Memory, base.Memory)
-	n.MemoryPeak = since(n.MemoryPeak, base.Memory)
+	n.Memory = w.ofPrograms(since(n.Memory, base.Memory))
+	n.MemoryPeak = w.ofPrograms(since(n.MemoryPeak, base.Memory))
 	w.mu.Lock()
 	if peak := w.peak; peak > 0 && (n.MemoryPeak == nil || *n.MemoryPeak < peak) {
 		n.MemoryPeak = &peak
@@ -59,6 +59,16 @@ func (w *instance) counters() protocol.Counters {
 	n.Processes = w.processes()
 	n.Hit = w.hitLimits()
 	return n
+}
+
+// ofPrograms is what of a control group's memory may be programs': what is beyond their
+// limit is gVisor's share, and pages of scratch files that the host's kernel keeps while
+// there is room.
+func (w *instance) ofPrograms(n *int64) *int64 {
+	if n == nil || w.order.Memory <= 0 {
+		return n
+	}
+	return new(min(*n, w.order.Memory))
 }
 
 // since is now less base, never below 0; nil when now was not measured.
@@ -171,10 +181,11 @@ func (w *instance) watchMemory(looks *beat) {
 		if !ok {
 			continue
 		}
+		heap := w.kernelHeap()
 		w.mu.Lock()
-		w.peak = max(w.peak, m)
+		w.peak, w.heap = max(w.peak, m), heap
 		w.mu.Unlock()
-		if w.order.Memory > 0 && (m > w.order.Memory || w.order.KernelShare > 0 && m+w.kernelHeap() > w.order.Memory+w.order.KernelShare) {
+		if w.order.Memory > 0 && (m > w.order.Memory || w.order.KernelShare > 0 && m+heap > w.order.Memory+w.order.KernelShare) {
 			w.kill("memory")
 			return
 		}
