@@ -130,10 +130,10 @@ func TestFiles(t *testing.T) {
 	ctx := t.Context()
 	b := make1(t, c, client.Create{})
 	big := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
-	if f, err := c.WriteFile(ctx, b.ID, "d/ä b&c", bytes.NewReader(big), 0o700); err != nil || f.Size != int64(len(big)) || f.Mode != "700" {
+	if f, err := c.Files(b.ID).Write(ctx, "d/ä b&c", bytes.NewReader(big), 0o700); err != nil || f.Size != int64(len(big)) || f.Mode != "700" {
 		t.Fatal(f, err)
 	}
-	f, err := c.ReadFile(ctx, b.ID, "d/ä b&c")
+	f, err := c.Files(b.ID).Read(ctx, "d/ä b&c")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,19 +141,19 @@ func TestFiles(t *testing.T) {
 	if got, err := io.ReadAll(f); err != nil || !bytes.Equal(got, big) {
 		t.Error(len(got), err)
 	}
-	if err := c.Mkdir(ctx, b.ID, "e"); err != nil {
+	if err := c.Files(b.ID).Mkdir(ctx, "e"); err != nil {
 		t.Error(err)
 	}
-	if err := c.Rename(ctx, b.ID, "d/ä b&c", "e/f"); err != nil {
+	if err := c.Files(b.ID).Rename(ctx, "d/ä b&c", "e/f"); err != nil {
 		t.Error(err)
 	}
-	if all, err := c.ListFiles(ctx, b.ID, "e", 1); err != nil || len(all) != 1 || all[0].Name != "f" || all[0].Kind != "file" {
+	if all, err := c.Files(b.ID).List(ctx, "e", 1); err != nil || len(all) != 1 || all[0].Name != "f" || all[0].Kind != "file" {
 		t.Error(all, err)
 	}
-	if err := c.Remove(ctx, b.ID, "e"); err != nil {
+	if err := c.Files(b.ID).Remove(ctx, "e"); err != nil {
 		t.Error(err)
 	}
-	if _, err := c.Stat(ctx, b.ID, "e/f"); !errors.Is(err, sandbox.ErrNotFound) {
+	if _, err := c.Files(b.ID).Stat(ctx, "e/f"); !errors.Is(err, sandbox.ErrNotFound) {
 		t.Error(err)
 	}
 }

@@ -61,7 +61,7 @@ func placeOf(s string) place {
 // copyIn copies a file or a directory of this machine.
 func (a *app) copyIn(ctx context.Context, c *client.Client, from string, to place) error {
 	if from == stdinName {
-		_, err := c.WriteFile(ctx, to.box, to.path, a.in, 0)
+		_, err := c.Files(to.box).Write(ctx, to.path, a.in, 0)
 		return err
 	}
 	info, err := os.Stat(from)
@@ -85,7 +85,7 @@ func (a *app) copyIn(ctx context.Context, c *client.Client, from string, to plac
 		at := place{to.box, path.Join(to.path, filepath.ToSlash(rel))}
 		switch {
 		case e.IsDir():
-			if err := c.Mkdir(ctx, at.box, at.path); err != nil && !errors.Is(err, sandbox.ErrConflict) {
+			if err := c.Files(at.box).Mkdir(ctx, at.path); err != nil && !errors.Is(err, sandbox.ErrConflict) {
 				return err
 			}
 		case e.Type().IsRegular():
@@ -103,7 +103,7 @@ func copyFileIn(ctx context.Context, c *client.Client, from string, to place) er
 		return &sandbox.Error{Op: "cp " + sandbox.Quoted(from), Kind: sandbox.ErrNotFound, Problem: "it cannot be read", Cause: err}
 	}
 	defer f.Close()
-	_, err = c.WriteFile(ctx, to.box, to.path, f, f.Mode.Perm())
+	_, err = c.Files(to.box).Write(ctx, to.path, f, f.Mode.Perm())
 	return err
 }
 
@@ -115,7 +115,7 @@ func (a *app) copyOut(ctx context.Context, c *client.Client, from place, to stri
 	if to == stdinName {
 		return copyFileOut(ctx, c, from.box, from.path, a.out)
 	}
-	f, err := c.Stat(ctx, from.box, from.path)
+	f, err := c.Files(from.box).Stat(ctx, from.path)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func usageless(op, problem, hint string) error {
 // copyTreeOut copies a directory. Its names were made inside: all that is made of
 // them is made below to, through a descriptor of it.
 func (a *app) copyTreeOut(ctx context.Context, c *client.Client, id, from, to string) error {
-	all, err := c.ListFiles(ctx, id, from, maxDepth)
+	all, err := c.Files(id).List(ctx, from, maxDepth)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func saveFile(ctx context.Context, c *client.Client, id, from string, open func(
 }
 
 func copyFileOut(ctx context.Context, c *client.Client, id, from string, to io.Writer) error {
-	r, err := c.ReadFile(ctx, id, from)
+	r, err := c.Files(id).Read(ctx, from)
 	if err != nil {
 		return err
 	}
