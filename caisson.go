@@ -12,6 +12,15 @@
 //	defer c.Close()
 //	res, err := c.Run(ctx, caisson.Request{Language: "python", Code: code})
 //
+// A sandbox that goes on between calls keeps its files and processes, without a daemon:
+//
+//	box, err := c.Create(ctx, caisson.Create{})
+//	defer box.Close()
+//	err = box.Files().Write(ctx, "data.csv", file, 0)
+//	res, err := box.Exec(ctx, caisson.Exec{Command: []string{"python3", "-c", code}})
+//
+// Package client has the same for the sandboxes of a daemon.
+//
 // Everything goes the one road (package session) that the command line goes
 // too: the policy decides, the level enforces or the run is refused, and the
 // audit record says what happened. With nothing said, code runs behind the
@@ -28,6 +37,7 @@ import (
 	"github.com/caisson-run/caisson/internal/config"
 	"github.com/caisson-run/caisson/internal/linux/scope"
 	"github.com/caisson-run/caisson/internal/store"
+	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
@@ -60,6 +70,10 @@ type Options struct {
 
 	// Pools keep sandboxes ready for requests that come often.
 	Pools []Pool
+
+	// MaxSandboxes is how many sandboxes of Create may run at once, and as many be paused;
+	// 100 when it is 0.
+	MaxSandboxes int
 }
 
 // Caisson runs requests. It may be used from many goroutines.
@@ -68,6 +82,7 @@ type Caisson struct {
 	audit   *audit.Log
 	state   *store.Dir
 	pools   []*session.Pool
+	home    home
 }
 
 // itself says that Reexec has returned: this process is the program, and not a part of
@@ -82,7 +97,8 @@ func Open(ctx context.Context, o Options) (*Caisson, error) {
 		return nil, &sandbox.Error{Op: "open", Kind: sandbox.ErrInvalid, Problem: "this program has not called caisson.Reexec, and would start itself again without end",
 			Hint: "make caisson.Reexec() the first statement of main, and of TestMain in tests"}
 	}
-	p, err := config.Policy(o.Policy)
+	c := &Caisson{}
+	p, err := c.policies(o.Policy)
 	if err != nil {
 		return nil, err
 	}
@@ -90,13 +106,13 @@ func Open(ctx context.Context, o Options) (*Caisson, error) {
 		// Why there is no scope is said by what cannot be enforced then.
 		_, _ = scope.Enter(ctx)
 	}
-	c := &Caisson{}
 	if c.state, err = store.Open(store.Options{Dir: o.State}); err != nil {
 		return nil, err
 	}
 	if c.audit, err = audit.Open(ctx, audit.Options{Dir: c.state.Path()}); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
+	c.home.state, c.home.audit, c.home.max = c.state, c.audit, o.MaxSandboxes
 	c.session, err = session.New(session.Options{
 		Drivers: Drivers(), Policy: p, PolicyName: o.Policy, Journal: c.audit, State: session.DirState(c.state),
 	})
@@ -111,10 +127,24 @@ func Open(ctx context.Context, o Options) (*Caisson, error) {
 	return c, nil
 }
 
-// Close closes what Open opened, and takes away the sandboxes that wait. Runs must have
-// ended.
+// policies reads the system's policy and the one in file, and puts them together.
+func (c *Caisson) policies(file string) (_ *policy.Policy, err error) {
+	h := &c.home
+	if h.system, err = config.System(config.SystemPath); err != nil {
+		return nil, err
+	}
+	if file != "" {
+		if h.file, err = config.File(file); err != nil {
+			return nil, err
+		}
+	}
+	return policy.New(policy.Options{System: h.system, File: h.file})
+}
+
+// Close ends the sandboxes that Create made, takes away those that wait, and closes what
+// Open opened. Runs must have ended.
 func (c *Caisson) Close() error {
-	var errs []error
+	errs := []error{c.home.close()}
 	for _, p := range c.pools {
 		errs = append(errs, p.Close())
 	}
@@ -134,10 +164,10 @@ func (c *Caisson) Close() error {
 func (c *Caisson) Run(ctx context.Context, r Request) (*Result, error) {
 	call, io, err := r.call()
 	if err != nil {
-		return nil, forGo(err)
+		return nil, forGo("Request", err)
 	}
 	res, err := c.session.Do(ctx, call, io)
-	return res, forGo(err)
+	return res, forGo("Request", err)
 }
 
 // Run opens a Caisson with the defaults, runs one request and closes it again.

@@ -61,7 +61,7 @@ func (s *ChangeSets) Drop(ctx context.Context, id string) error {
 
 // operator is a call of who runs the program.
 func operator() *session.Call {
-	c := &session.Call{Frontend: "library"}
+	c := &session.Call{Frontend: frontend}
 	c.Operator = true
 	return c
 }

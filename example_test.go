@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"path/filepath"
@@ -112,6 +113,47 @@ func ExampleRequest_stdout() {
 	// step 2
 	// step 3
 	// error 4
+}
+
+// A sandbox that goes on between calls: files are put in, programs find what others left, and
+// files come out.
+func ExampleCaisson_Create() {
+	ctx := context.Background()
+	c, err := caisson.Open(ctx, caisson.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	box, err := c.Create(ctx, caisson.Create{Idle: 10 * time.Minute})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer box.Close()
+	if err := box.Files().Write(ctx, "numbers", strings.NewReader("20\n22\n"), 0); err != nil {
+		log.Fatal(err)
+	}
+	for _, code := range []string{
+		"open('total', 'w').write(str(sum(int(line) for line in open('numbers')))); print('added')",
+		"print('the total is', open('total').read())",
+	} {
+		res, err := box.Exec(ctx, caisson.Exec{Language: "python", Code: code})
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s: %s", res.Status, res.Stdout)
+	}
+	total, err := box.Files().Read(ctx, "total")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer total.Close()
+	if _, err := io.Copy(os.Stdout, total); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// success: added
+	// success: the total is 42
+	// 42
 }
 
 // What code changes in a copy-on-write workspace is looked at before the host has it.

@@ -122,7 +122,7 @@ type Collect struct {
 
 // call is the request in the road's words.
 func (r *Request) call() (*session.Call, session.IO, error) {
-	c := &session.Call{Frontend: "library"}
+	c := &session.Call{Frontend: frontend}
 	c.Actor, c.Argv, c.Cwd, c.Env, c.Operator, c.Isolation = r.Actor, r.Command, r.Dir, r.Env, true, r.Isolation
 	c.Limits, c.BestEffort, c.Network = explicit(r.Limits), r.BestEffort, r.Allow
 	if r.Code != "" {

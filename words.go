@@ -3,8 +3,11 @@
 package caisson
 
 import (
+	"cmp"
 	"errors"
 	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -22,9 +25,30 @@ var fieldOf = map[string]string{
 
 var flagWord = regexp.MustCompile(`--[a-z]+(-[a-z]+)*`)
 
-// forGo says in an error's text which field of a Request helps, where it says which flag
-// does. Flags that no field stands for stay.
-func forGo(err error) error {
+// field is what a flag is called for the caller who gave a value of that type: what a Create
+// or an Exec does not have, the other or a Request has. It is empty for a flag that no field
+// stands for.
+func field(of, flag string) string {
+	name := fieldOf[flag]
+	program := slices.Contains([]string{"Language", "Dir"}, name)
+	switch {
+	case name == "":
+		return ""
+	case of == "Exec" && flag == "--timeout":
+		return "Exec.Timeout"
+	case of != "Request" && (name == "KeepChanges" || strings.HasPrefix(name, "Collect")):
+		of = "Request"
+	case of == "Create" && program:
+		of = "Exec"
+	case of == "Exec" && !program && name != "Env":
+		of = "Create"
+	}
+	return of + "." + name
+}
+
+// forGo says in an error's text which field of the type of that name helps, where it says
+// which flag does. Flags that no field stands for stay.
+func forGo(of string, err error) error {
 	var e *sandbox.Error
 	if !errors.As(err, &e) || error(e) != err {
 		return err // joined with others, or of something else
@@ -32,10 +56,7 @@ func forGo(err error) error {
 	said := *e
 	for _, text := range []*string{&said.Op, &said.Problem, &said.Hint} {
 		*text = flagWord.ReplaceAllStringFunc(*text, func(flag string) string {
-			if field, ok := fieldOf[flag]; ok {
-				return "Request." + field
-			}
-			return flag
+			return cmp.Or(field(of, flag), flag)
 		})
 	}
 	return &said

@@ -65,7 +65,7 @@ func (a *action) begin(ctx context.Context, k *Key, g *grant, call *session.Call
 		return err
 	}
 	in := a.in
-	call.Actor, call.Account, call.Operator, call.Sudo = k.Actor(), k.ID, false, in.env.Spec.Sudo
+	call.Actor, call.Account, call.Operator, call.Sudo = k.Actor(), k.ID, k.Owner != "", in.env.Spec.Sudo
 	as, nobody := a.Account(call.User)
 	call.Root = call.Root || call.User != "" && nobody == nil && as.UID == 0
 	r := &session.Invocation{Session: g.session, Call: call, IO: io, ID: in.run.ID, Name: a.l.id}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/registry"
@@ -44,6 +45,11 @@ type Create struct {
 	Limits sandbox.Limits
 	// Isolation names the level; empty is the policy's.
 	Isolation string
+
+	// Wishes are what the owner of this host asks for besides: files of it, an image,
+	// secrets, best effort. A key that has no Owner is refused them. The fields above count
+	// for those that a policy.Call has, too. What is made of a snapshot has none.
+	Wishes *policy.Call
 }
 
 // Lifetime says when a sandbox ends, and what happens then.

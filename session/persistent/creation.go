@@ -64,14 +64,34 @@ func (n *creation) record(lifetime time.Duration) (*registry.Sandbox, error) {
 	}
 	rec.OnTimeout = cmp.Or(c.OnTimeout, registry.Kill)
 	rec.Template = cmp.Or(rec.Template, BaseTemplate)
+	if err := n.wishes(rec); err != nil {
+		return nil, err
+	}
 	if from == nil {
 		t, ok := n.b.o.Templates[rec.Template]
 		if !ok && rec.Template != BaseTemplate {
 			return nil, &sandbox.Error{Op: "template " + sandbox.Quoted(sandbox.Clip(rec.Template, maxName)), Kind: sandbox.ErrNotFound, Problem: "there is none", Hint: "take " + BaseTemplate}
 		}
 		rec.Image, rec.Sudo = t.Image, t.Root
+		if w := rec.Wishes; w != nil && w.Image != "" {
+			rec.Image = w.Image
+		}
 	}
 	return rec.Clone(), nil // the maps are the caller's
+}
+
+// wishes notes what the owner of this host asks for besides.
+func (n *creation) wishes(rec *registry.Sandbox) error {
+	w := n.want.Wishes
+	switch {
+	case w != nil && n.key.Owner == "":
+		return sandbox.Errorf(sandbox.ErrDenied, "create sandbox", "only the operator asks for things of this host")
+	case w != nil && n.from != nil:
+		return sandbox.Errorf(sandbox.ErrInvalid, "create sandbox", "what is made of a snapshot has what that has")
+	case n.key.Owner != "":
+		rec.Wishes = cmp.Or(w, &policy.Call{})
+	}
+	return nil
 }
 
 // run makes the sandbox.
@@ -206,6 +226,9 @@ func (b *Sandboxes) Withdraw(ctx context.Context, id string) error {
 // callFor is what is asked for with a sandbox, as the pipeline has it.
 func callFor(s *registry.Sandbox) *session.Call {
 	c := &session.Call{Account: s.Owner}
+	if s.Wishes != nil {
+		c.Call, c.Operator = *s.Wishes, true
+	}
 	c.Actor, c.Env, c.Image, c.Limits, c.Isolation = s.Actor, s.Env, s.Image, s.Asked, s.Isolation
 	c.Network, c.NetworkDeny, c.NoNetwork, c.Writable = s.Allow, s.Deny, s.NoNetwork, s.Writable
 	c.Sudo = s.Sudo

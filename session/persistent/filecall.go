@@ -129,9 +129,10 @@ func (a *fileCall) allow(ctx context.Context, kind policy.Kind, p string) error 
 		return nil // the agent refuses it
 	}
 	r := a.run
-	call := &policy.Call{Kind: kind, Actor: a.key.Actor(), Path: p, Cwd: a.Dir, Tool: &policy.ToolCall{
-		Name: fileTool(kind), Args: map[string]any{"path": p, "sandbox_id": r.Name}, Sandbox: r.Name,
-	}}
+	call := &policy.Call{Kind: kind, Actor: a.key.Actor(), Path: p, Cwd: a.Dir, Operator: a.key.Owner != ""}
+	if !call.Operator {
+		call.Tool = &policy.ToolCall{Name: fileTool(kind), Args: map[string]any{"path": p, "sandbox_id": r.Name}, Sandbox: r.Name}
+	}
 	v := a.grant.policy.Decide(call)
 	err := a.grant.session.ChargeRates(ctx, a.key.ID, &v, a.key.Actor(), "")
 	switch {

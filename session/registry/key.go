@@ -25,10 +25,18 @@ type Key struct {
 	Profile string    `json:"profile,omitempty"`
 	Created time.Time `json:"created"`
 	Revoked time.Time `json:"revoked,omitzero"`
+
+	// Owner, when not empty, says that this is no key, but stands for the owner of this
+	// host, who may ask for what no key may, and is what records call that one. It is not
+	// kept.
+	Owner string `json:"-"`
 }
 
 // Actor is the key's name in records.
 func (k *Key) Actor() string {
+	if k.Owner != "" {
+		return k.Owner
+	}
 	if k.Name != "" {
 		return "key:" + k.Name
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/internal/store"
+	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -77,6 +78,10 @@ type Sandbox struct {
 	Posture   sandbox.Posture `json:"posture"`
 	// Resumed counts how often it was resumed.
 	Resumed int `json:"resumed,omitempty"`
+
+	// Wishes are what the owner of this host asked for besides, as no key may: its files,
+	// say. They are not kept: such a sandbox ends with its process.
+	Wishes *policy.Call `json:"-"`
 
 	// Used is when an action in it last began or ended, as the process knows that
 	// runs it; it is not kept.
