@@ -102,8 +102,8 @@ func checkImports(pkgs []pkg) (broken []string) {
 				breaks(p, dep, "an environment decides nothing and records nothing")
 			case under(dep, "github.com/santhosh-tekuri/jsonschema") && path != "tool/params":
 				breaks(p, dep, "it takes no schema before tool/params/drafts is ready, which tool/params sees to")
-			case under(path, "policy", "tool") && doesIO(dep):
-				breaks(p, dep, "policy and tool do no I/O of their own")
+			case under(path, "policy", "tool", "template") && doesIO(dep):
+				breaks(p, dep, "policy, tool and template do no I/O of their own")
 			case firstParty(dep) && under(path, levels...) && d != "sandbox" && !under(d, level(path), "guest", "image", "egress", "internal/linux"):
 				breaks(p, dep, "a driver imports sandbox, guest, image, egress and internal/linux, nothing else of ours")
 			}
@@ -120,8 +120,10 @@ func checkImports(pkgs []pkg) (broken []string) {
 				breaks(p, dep, "a driver carries out what others have decided")
 			case under(path, "approval") && under(d, append(slices.Concat(frontends, levels), "session", "policy", "audit")...):
 				breaks(p, dep, "what is approved is for the session to say, and who approves for a frontend")
-			case under(path, "policy", "tool") && under(d, "internal/files"):
-				breaks(p, dep, "policy and tool do no I/O, by others neither")
+			case under(path, "policy", "tool", "template") && under(d, "internal/files"):
+				breaks(p, dep, "policy, tool and template do no I/O, by others neither")
+			case under(path, "template") && under(d, append(slices.Concat(frontends, levels), "session", "audit", "image/fstree")...):
+				breaks(p, dep, "a template's file is read here, and built by the session")
 			case under(path, levels...) && under(d, levels...) && level(path) != level(d):
 				breaks(p, dep, "a driver never reaches another")
 			}
@@ -163,6 +165,8 @@ func TestRulesBite(t *testing.T) {
 		"driver imports another":        {ImportPath: "./sandbox/gvisor/boot", Deps: []string{"./sandbox/process"}},
 		"policy reads files":            {ImportPath: "./policy/shell", Imports: []string{"os"}},
 		"policy reaches files":          {ImportPath: "./policy", Deps: []string{"./internal/files"}},
+		"template reads files":          {ImportPath: "./template", Imports: []string{"os"}},
+		"template reaches the session":  {ImportPath: "./template", Imports: []string{"./x"}, Deps: []string{"./x", "./session"}},
 		"policy dials":                  {ImportPath: "./policy", Imports: []string{"net/http"}},
 		"a second one compiles schemas": {ImportPath: "./mcp", Imports: []string{"github.com/santhosh-tekuri/jsonschema/v6"}},
 		"tool reads files":              {ImportPath: "./tool/params", Imports: []string{"os"}},
