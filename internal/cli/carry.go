@@ -50,7 +50,7 @@ func (a *app) carryOut(ctx context.Context, f *runFlags, s *opened, call *sessio
 	terminal.Store(t)
 	defer t.restore()
 
-	streams, finish := a.streams(f, stdin)
+	streams, finish := a.streams(f, t, stdin)
 	res, err := s.Do(ctx, call, streams)
 	finish()
 	t.restore()
@@ -84,12 +84,14 @@ func (a *app) carryOut(ctx context.Context, f *runFlags, s *opened, call *sessio
 
 // streams connects the program. With --json everything is kept; on a terminal
 // what it would obey is filtered out.
-func (a *app) streams(f *runFlags, stdin *os.File) (io session.IO, finish func()) {
+func (a *app) streams(f *runFlags, t *tty, stdin *os.File) (io session.IO, finish func()) {
 	finish = func() {}
 	if stdin != nil {
 		io.Stdin = stdin
 	}
-	if f.review && stdin != nil && isTerminal(stdin) {
+	if t.in != nil {
+		io.Stdin = t.in
+	} else if f.review && stdin != nil && isTerminal(stdin) {
 		if in, end, err := endable(stdin); err == nil {
 			io.Stdin, finish = in, end
 		}

@@ -117,6 +117,9 @@ func (a *app) speak(ctx context.Context, cmd *cobra.Command, d *daemon, c *clien
 	}
 	terminal.Store(t)
 	defer t.restore()
+	if t.in != nil {
+		streams.Stdin = t.in
+	}
 	if shown := call.TTY; shown != nil {
 		e.Terminal = &client.Terminal{Rows: shown.Size.Rows, Cols: shown.Size.Cols, Term: call.Term}
 		streams.Resize = sizes(shown.Resize, over)

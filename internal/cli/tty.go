@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"io"
 	"os"
 	"sync"
 
@@ -16,6 +17,8 @@ import (
 type tty struct {
 	once sync.Once
 	undo []func()
+	// in reads what is typed there, until restore; nil where that is no terminal.
+	in io.Reader
 }
 
 // restore gives the terminal back as it was. It may be called twice.
@@ -63,6 +66,15 @@ func (a *app) attach(f *runFlags, call *session.Call, stdin *os.File) (*tty, err
 			return nil, &sandbox.Error{Op: "-t", Kind: sandbox.ErrUnavailable, Problem: "the terminal cannot be put into raw mode", Hint: "run without -t", Cause: err}
 		}
 		t.undo = append(t.undo, func() { term.Restore(fd, before) })
+	}
+	if isTerminal(screen) {
+		t.undo = append(t.undo, settle)
+	}
+	if stdin != nil && isTerminal(stdin) {
+		in, end, err := endable(stdin)
+		if err == nil {
+			t.in, t.undo = in, append(t.undo, end)
+		}
 	}
 	return t, nil
 }

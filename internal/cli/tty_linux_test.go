@@ -111,6 +111,65 @@ func TestInteractive(t *testing.T) {
 	}
 }
 
+// What a program asks the terminal as its last word is answered when it has ended. No shell
+// reads the answer as if it were typed.
+func TestTerminalAnswersLate(t *testing.T) {
+	const query, answer = "\x1b[6n", "\x1b[24;80R; evil\r"
+	for _, in := range []string{"-t", "-it"} {
+		master, slave, err := pty.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("caisson", "run", in, "--timeout", "60s", "--", "printf", `\033[6n\033[5n\033]0;`)
+		cmd.Env = append(os.Environ(), "CAISSON_STATE="+filepath.Join(t.TempDir(), "state"), "TERM=xterm")
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() { cmd.Wait(); close(ended) }()
+		screen := make(chan string)
+		go func() {
+			defer close(screen)
+			for buf := make([]byte, 4096); ; {
+				n, err := master.Read(buf)
+				if err != nil {
+					return
+				}
+				screen <- string(buf[:n])
+			}
+		}()
+		// The terminal is a slow one: it answers once it is asked again, or all is over.
+		var seen string
+		for over, answered := false, false; !over; {
+			select {
+			case s := <-screen:
+				seen += s
+			case <-ended:
+				over = true
+			}
+			if !answered && strings.Contains(seen, query) && (over || strings.Count(seen, askStatus) == 2) {
+				answered = true
+				io.WriteString(master, answer+statusIsWell+statusIsWell)
+			}
+		}
+		io.WriteString(master, "typed\r")
+		line := make([]byte, 256)
+		n, err := unix.Read(int(slave.Fd()), line)
+		if err != nil || string(line[:n]) != "typed\n" || !strings.Contains(seen, query) {
+			t.Errorf("%s: the shell reads %q, %v; the screen shows %q", in, line[:max(n, 0)], err, seen)
+		}
+		if !strings.Contains(seen, "\x1b]0;\x1b\\") {
+			t.Errorf("%s: what the program began goes on: %q", in, seen)
+		}
+		slave.Close()
+		master.Close()
+		for range screen {
+		}
+	}
+}
+
 func TestCtrlCWithoutATerminalInside(t *testing.T) {
 	screen, _, _ := onTerminal(t, "ready", "\x03", "run", "--timeout", "60s", "--", "sh", "-c", "echo ready; exec sleep 50")
 	if !strings.Contains(screen, "ended by SIGINT") {
