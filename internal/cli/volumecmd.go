@@ -99,20 +99,14 @@ func (a *app) volumeRemove() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
-			s, done, err := a.volumes()
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := a.open(contextOf(cmd), "")
 			if err != nil {
 				return err
 			}
-			defer done()
+			defer o.close()
 			for _, id := range args {
-				if s == nil {
-					return &sandbox.Error{Op: "volume " + sandbox.Quoted(id), Kind: sandbox.ErrNotFound, Problem: "there is none", Hint: "caisson volume ls lists them"}
-				}
-				v, err := s.Find(id)
-				if err == nil {
-					err = s.Remove(v.ID)
-				}
+				v, err := o.RemoveVolume(contextOf(cmd), byOperator(), id)
 				if err != nil {
 					return err
 				}
