@@ -75,6 +75,7 @@ func makable(path string) error {
 func first(list []place, try func(place) (*Dir, error)) (*Dir, error) {
 	var failed error
 	for _, p := range list {
+		p = p.onVolume()
 		d, err := try(p)
 		if err == nil {
 			return d, nil

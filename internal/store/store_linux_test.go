@@ -71,6 +71,44 @@ var helpers = map[string]func(args []string) error{
 		_, err := agreed(Options{Dir: args[0]})
 		return err
 	},
+	"volume": func(args []string) error {
+		container = func() string { return args[1] }
+		if err := tmpfs(args[0], "mode=0777"); err != nil {
+			return err
+		}
+		d, err := agreed(Options{Dir: args[0]})
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		// As kubelet leaves it when it mounts the volume again for a group.
+		if err := os.Chmod(d.Path(), 0o770|os.ModeSetgid); err != nil {
+			return err
+		}
+		again, err := agreed(Options{Dir: args[0]})
+		if err != nil {
+			return err
+		}
+		defer again.Close()
+		named, err := agreed(Options{Dir: args[0] + "/named"})
+		if err != nil {
+			return err
+		}
+		defer named.Close()
+		info, err := os.Stat(again.Path())
+		if err != nil {
+			return err
+		}
+		// What others may enter is none of ours, wherever it lies.
+		if err := os.Chmod(again.Path(), 0o755); err != nil {
+			return err
+		}
+		if _, err := agreed(Options{Dir: args[0]}); !errors.Is(err, sandbox.ErrDenied) {
+			return fmt.Errorf("one that is open to all: %v", err)
+		}
+		fmt.Println(strings.TrimPrefix(d.Path(), args[0]), info.Mode().Perm())
+		return nil
+	},
 	"readonly": func(args []string) error {
 		if err := tmpfs(args[0], "mode=0700,ro"); err != nil {
 			return err
@@ -350,6 +388,18 @@ func TestDiskRefusals(t *testing.T) {
 		if failure["unavailable"] != true || !strings.Contains(failure["error"].(string), says) || failure["hint"] == "" {
 			t.Errorf("%s: %v; want ErrUnavailable saying %q with a hint", name, failure, says)
 		}
+	}
+}
+
+// A volume of a container is open to all in it, and has a directory of ours. The same on a
+// host is refused.
+func TestVolume(t *testing.T) {
+	out, failure := run(t, helper(t, 0, nil, "volume", t.TempDir(), "kubernetes"))
+	if out != "/caisson -rwx------" {
+		t.Errorf("%q, %v", out, failure)
+	}
+	if out, failure := run(t, helper(t, 0, nil, "volume", t.TempDir(), "")); failure["denied"] != true || !strings.Contains(failure["error"].(string), "open to other users") {
+		t.Errorf("%q, %v", out, failure)
 	}
 }
 

@@ -75,8 +75,9 @@ func walk(path string, create bool) (dir *os.File, resolved string, err error) {
 		resolved = filepath.Join(resolved, name)
 		if last {
 			err = judgeOwn(st)
-		} else {
-			err = judgeAncestor(st)
+		} else if err = judgeAncestor(st); len(todo) == 1 && (err == nil || errors.Is(err, errWritable)) && st.Mode&0o022 != 0 && isVolume(fd, st) {
+			narrow(fd, todo[0])
+			err = nil
 		}
 		if err != nil {
 			return nil, "", walkError(path, resolved, err)

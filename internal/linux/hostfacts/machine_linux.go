@@ -137,6 +137,10 @@ func (m *machine) status() map[string]string {
 	return fields
 }
 
+// Container names the container that this process is in, "docker" or "kubernetes" say, by
+// the marks that engines leave; empty on a host.
+func Container() string { return realMachine().container() }
+
 // container names what we are inside of, by the marks that each engine leaves.
 func (m *machine) container() string {
 	if m.getenv("KUBERNETES_SERVICE_HOST") != "" || m.exists("/var/run/secrets/kubernetes.io") {
