@@ -77,7 +77,7 @@ func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger, link f
 	if err != nil {
 		return nil, err
 	}
-	h.closers = append(h.closers, dir.Close)
+	h.closers, h.state = append(h.closers, dir.Close), dir.Path()
 	if note := dir.Note(); note != "" {
 		a.note("%s", note)
 	}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
@@ -69,7 +70,9 @@ func (a *app) serveCommand() *cobra.Command {
 		Long: `Serve persistent sandboxes, over HTTP, to those who have a key.
 
 The official E2B SDKs work with it as they are; what it prints at its start is
-all they need. The first start makes a key and shows it once.
+all they need. The first start makes a key and shows it once, on a terminal; where
+its output is none, and may be kept, the key is in the file first-key of the state
+directory.
 
 Only this machine reaches it, unless --listen says otherwise; then it wants TLS,
 or your word that something in front of it sees to that. A sandbox has no network
@@ -146,9 +149,13 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
-	var token string
+	shown := keyShownBefore
 	if !f.quiet {
-		if _, token, err = h.keys.First(ctx); err != nil {
+		_, token, err := h.keys.First(ctx)
+		if err != nil {
+			return err
+		}
+		if shown, err = a.showFirst(token, h.state, shown); err != nil {
 			return err
 		}
 	}
@@ -170,8 +177,8 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln, certificate) }()
 	if !f.quiet {
-		a.greet(public, token, h.unwritten)
-		if token != "" && a.out.failed != nil {
+		a.greet(public, shown, h.unwritten)
+		if shown != keyShownBefore && a.out.failed != nil {
 			a.say("the first key could not be shown; caisson keys create makes another")
 		}
 	}
@@ -284,18 +291,40 @@ func (f *serveFlags) publicURL(at net.Addr, secure bool) string {
 	return "http://" + at.String()
 }
 
-// greet says what a newcomer needs.
-func (a *app) greet(url, token string, unwritten bool) {
+// keyShownBefore stands where a key would, from the second start on.
+const keyShownBefore = "…    # shown when it was made; caisson keys create makes another"
+
+// firstKey is the file of the state directory that the first key is in where no terminal
+// shows it.
+const firstKey = "first-key"
+
+// showFirst is how the first key is shown: as it is on a terminal. Any other output may be a
+// log that is kept and read by others, so there it is in a file of the state directory, and
+// what is shown is the command that reads it. token is empty where there was a key before.
+func (a *app) showFirst(token, state, otherwise string) (string, error) {
+	switch {
+	case token == "":
+		return otherwise, nil
+	case isTerminal(a.out.file):
+		return token, nil
+	}
+	file := filepath.Join(state, firstKey)
+	_ = os.Remove(file) // of keys that are no more
+	if err := files.Make(file, []byte(token+"\n")); err != nil {
+		return "", &sandbox.Error{Op: file, Kind: sandbox.ErrUnavailable, Problem: "the first key cannot be written there", Cause: err,
+			Hint: "make one: caisson keys create"}
+	}
+	return "$(cat " + sandbox.Quoted(file) + ")", nil
+}
+
+// greet says what a newcomer needs; shown is the key, or what stands for it.
+func (a *app) greet(url, shown string, unwritten bool) {
 	network := ""
 	if unwritten {
 		network = `
 Without a policy sandboxes reach nothing (docs/e2b.md). For package indexes, or all of the internet:
   caisson serve --policy FILE    # with "version: 1" and "network: {allow: [pypi.org, files.pythonhosted.org]}", or "[internet]"
 `
-	}
-	shown := token
-	if shown == "" {
-		shown = "…    # shown when it was made; caisson keys create makes another"
 	}
 	fmt.Fprintf(a.out, `caisson serves sandboxes at %[1]s
 
@@ -331,6 +360,7 @@ type house struct {
 	boxes     *persistent.Sandboxes
 	keys      *persistent.Keys
 	approvals *question.Approvals
+	state     string // the state directory
 	unwritten bool // no policy is given, by the system neither
 	ended     bool
 	closers   []func() error
