@@ -8,10 +8,22 @@ import (
 	"net/http"
 )
 
-// Operator serves what the operator of a server asks: /healthz of everybody,
-// /metrics of who has a key. known says whether a token is one.
-func Operator(stats *Stats, known func(ctx context.Context, token string) error) http.Handler {
+// Operator serves what the operator of a server asks: /healthz and /readyz of everybody,
+// /metrics of who has a key. ready says whether sandboxes can be made, and must not block;
+// known says whether a token is a key.
+func Operator(stats *Stats, ready func() error, known func(ctx context.Context, token string) error) http.Handler {
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("Cache-Control", "no-store")
+		if ready() != nil { // which is the operator's to read, in the log
+			w.Header().Set("Retry-After", "5")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			w.Write([]byte("no sandbox was made here yet, or none can be: the log says why\n"))
+			return
+		}
+		w.Write([]byte("ok\n"))
+	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Write([]byte("ok\n"))

@@ -15,6 +15,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -58,7 +59,15 @@ func TestOperator(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/fault", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
 	mux.HandleFunc("/broken", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	mux.Handle("/", Operator(stats, func(_ context.Context, token string) error {
+	var unready atomic.Bool
+	unready.Store(true)
+	ready := func() error {
+		if unready.Load() {
+			return errors.New("no level works")
+		}
+		return nil
+	}
+	mux.Handle("/", Operator(stats, ready, func(_ context.Context, token string) error {
 		if token != "good" {
 			return errors.New("no")
 		}
@@ -82,10 +91,14 @@ func TestOperator(t *testing.T) {
 	for _, c := range []struct {
 		path, key string
 		status    int
-	}{{"/healthz", "", 200}, {"/metrics", "", 401}, {"/metrics", "bad", 401}, {"/nothing", "", 404}, {"/fault", "", 500}, {"/broken", "", 0}} {
+	}{{"/healthz", "", 200}, {"/readyz", "", 503}, {"/metrics", "", 401}, {"/metrics", "bad", 401}, {"/nothing", "", 404}, {"/fault", "", 500}, {"/broken", "", 0}} {
 		if status, text := get(c.path, c.key); status != c.status || strings.Contains(text, "caisson_") {
 			t.Errorf("%s: %d %s", c.path, status, text)
 		}
+	}
+	unready.Store(false)
+	if status, text := get("/readyz", ""); status != 200 {
+		t.Errorf("/readyz: %d %s", status, text)
 	}
 	// Who opens the address that caisson serve prints in a browser learns where to go on.
 	if _, text := get("/", ""); !strings.Contains(text, "/openapi.json") {
@@ -93,7 +106,7 @@ func TestOperator(t *testing.T) {
 	}
 	_, text := get("/metrics", "good")
 	for _, want := range []string{
-		`caisson_http_requests_total{code="2xx"} 1`, `caisson_http_requests_total{code="4xx"} 4`, `caisson_http_requests_total{code="5xx"} 1`,
+		`caisson_http_requests_total{code="2xx"} 2`, `caisson_http_requests_total{code="4xx"} 4`, `caisson_http_requests_total{code="5xx"} 2`,
 		`caisson_http_requests_total{code="aborted"} 1`, "caisson_http_requests_in_flight 1", `caisson_sandboxes{state="running"} 3`, `caisson_sandboxes{state="paused"} 0`,
 	} {
 		if !strings.Contains(text, want+"\n") {

@@ -107,7 +107,7 @@ func (s *slow) Write(b []byte) (int, error) {
 
 // Who has no key, and does not read an answer, is not waited for.
 func TestAnswersForEverybodyHaveATime(t *testing.T) {
-	s := v1.New(v1.Options{Rest: api.Operator(api.NewStats(), nil)})
+	s := v1.New(v1.Options{Rest: api.Operator(api.NewStats(), nil, nil)})
 	for _, path := range []string{"/openapi.json", "/openapi.yaml", "/v1/sandboxes", "/healthz", "/metrics", "/nothing"} {
 		w := &slow{ResponseRecorder: httptest.NewRecorder()}
 		s.ServeHTTP(w, httptest.NewRequest("GET", path, nil))

@@ -169,7 +169,7 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 	models := mcpFrontend(h, memory)
 	own := v1.New(v1.Options{
 		Sandboxes: h.boxes, Keys: h.keys, Approvals: h.approvals, Domain: f.domainAt(ln.Addr()), Secure: certificate != nil || f.behindProxy, Memory: memory, Version: versions(time.Now()).Caisson,
-		Rest: withMCP(models, api.Operator(stats, func(ctx context.Context, token string) error { _, err := h.keys.Authenticate(ctx, token); return err })),
+		Rest: withMCP(models, api.Operator(stats, h.boxes.Readiness, func(ctx context.Context, token string) error { _, err := h.keys.Authenticate(ctx, token); return err })),
 	})
 	containers := openai.New(openai.Options{Sandboxes: h.boxes, Keys: h.keys, Memory: memory, Rest: own})
 	frontend := e2b.New(e2b.Options{Sandboxes: h.boxes, Keys: h.keys, Domain: f.domainAt(ln.Addr()), Memory: memory, Rest: containers})
@@ -361,7 +361,7 @@ type house struct {
 	keys      *persistent.Keys
 	approvals *question.Approvals
 	state     string // the state directory
-	unwritten bool // no policy is given, by the system neither
+	unwritten bool   // no policy is given, by the system neither
 	ended     bool
 	closers   []func() error
 }

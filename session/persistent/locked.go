@@ -82,10 +82,12 @@ func (l locked) boot(ctx context.Context, g *grant, r *session.Invocation, kept 
 	if err != nil {
 		err = errors.Join(err, in.close(ctx))
 		if session.OfHost(err) && ctx.Err() == nil {
+			b.ready.was(err)
 			b.o.Notice("sandbox " + l.id + " was not started: " + err.Error())
 		}
 		return nil, nil, err
 	}
+	b.ready.was(nil)
 	return in, a, nil
 }
 

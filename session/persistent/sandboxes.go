@@ -124,6 +124,7 @@ type Sandboxes struct {
 	events     events
 	writes     *records // what keys add to the record
 	warmPool   *warmPool
+	ready      readiness
 }
 
 // OpenSandboxes takes over the sandboxes of a state directory. ErrConflict means

@@ -5,6 +5,7 @@ package persistent
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/caisson-run/caisson/guest"
@@ -25,7 +26,11 @@ import (
 // they were asked for. While a Create is under way, it has the processors first.
 type warmPool struct {
 	*warmpool.Pool[warmKind, *warmSandbox]
-	o *SandboxesOptions
+	o    *SandboxesOptions
+	made func() // is called when one was
+
+	mu    sync.Mutex
+	unfit map[warmKind]bool // whether it cannot be kept, which was said
 }
 
 // warmKind is one kind of sandbox that is kept ready.
@@ -51,7 +56,7 @@ const (
 )
 
 func newWarmPool(b *Sandboxes) *warmPool {
-	p := &warmPool{o: &b.o}
+	p := &warmPool{o: &b.o, made: func() { b.ready.was(nil) }, unfit: map[warmKind]bool{}}
 	p.Pool = warmpool.New(b.background.life, warmpool.Options[warmKind, *warmSandbox]{
 		Make: p.make,
 		Destroy: func(m *warmSandbox) error {
@@ -69,9 +74,32 @@ func newWarmPool(b *Sandboxes) *warmPool {
 
 // want notes that sandboxes of a kind are asked for.
 func (p *warmPool) want(g *grant, template string) {
-	if p.o.Templates[template].Image == "" { // an image's name may mean another one tomorrow
-		p.Want(warmKind{g, template})
+	if k := (warmKind{g, template}); p.o.Ready > 0 && p.fit(k) {
+		p.Want(k)
 	}
+}
+
+// fit says whether sandboxes of a kind can be kept. Where the policy has them made of what may
+// change until they are asked for, that is told, once.
+func (p *warmPool) fit(k warmKind) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	unfit, known := p.unfit[k]
+	if known {
+		return !unfit
+	}
+	r := p.call(k)
+	v, err := r.Verdict()
+	if err != nil || v.Decision != policy.Allow {
+		return false // the next one may be another
+	}
+	r.Plan = v.Plan
+	err = session.PersistentShape(r).CheckLasting()
+	p.unfit[k] = err != nil
+	if err != nil && p.o.Templates[k.template].Image == "" { // else the operator has asked for it with the template
+		p.o.Notice("no sandbox is kept ready, each is made when it is asked for: " + err.Error())
+	}
+	return err == nil
 }
 
 // take gives away a sandbox that was made as r's would be, or else one that
@@ -95,13 +123,28 @@ func (m *warmSandbox) alive() bool {
 	}
 }
 
-// make makes one sandbox, as Create would have.
-func (p *warmPool) make(ctx context.Context, k warmKind) (_ *warmSandbox, err error) {
+// make makes one sandbox that is kept.
+func (p *warmPool) make(ctx context.Context, k warmKind) (*warmSandbox, error) {
+	m, err := p.start(ctx, k, true)
+	if err == nil {
+		p.made()
+	}
+	return m, err
+}
+
+// call is what makes a sandbox of a kind.
+func (p *warmPool) call(k warmKind) *session.Invocation {
 	t := p.o.Templates[k.template]
 	call := &session.Call{}
 	call.Image, call.Sudo = t.Image, t.Root
 	r := &session.Invocation{Session: k.grant.session, Call: call, ID: session.NewID(), Kind: policy.StartSandbox, Origin: session.Origin{Ahead: true}}
 	r.OfferRoot()
+	return r
+}
+
+// start makes one sandbox, as Create would have; kept says that it has to be good later, too.
+func (p *warmPool) start(ctx context.Context, k warmKind, kept bool) (_ *warmSandbox, err error) {
+	r := p.call(k)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.Undo.Run(context.WithoutCancel(ctx)))
@@ -116,7 +159,7 @@ func (p *warmPool) make(ctx context.Context, k warmKind) (_ *warmSandbox, err er
 	}
 	r.Plan = v.Plan
 	d, _, err := r.Level(ctx)
-	if err == nil {
+	if err == nil && kept {
 		err = session.PersistentShape(r).CheckLasting()
 	}
 	if err != nil {
