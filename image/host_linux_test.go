@@ -410,7 +410,7 @@ func TestThisHost(t *testing.T) {
 			t.Errorf("%s holds a private key", at)
 		}
 	}
-	for _, gone := range []string{"shadow", "gshadow", "sudoers", "ssh", "ssl/private", "fstab", "apt", "pip.conf"} {
+	for _, gone := range []string{"shadow", "gshadow", "sudoers", "ssh", "ssl/private", "fstab", "apt/sources.list", "apt/sources.list.d", "apt/auth.conf.d", "pip.conf"} {
 		if _, err := os.Lstat(filepath.Join(dir, "etc", gone)); err == nil {
 			t.Errorf("/etc/%s is shown", gone)
 		}

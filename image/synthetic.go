@@ -19,7 +19,7 @@ const machineID = "ca15500000000000000000000000c0de"
 // layout are the directories that every skeleton has, whatever is mounted on
 // them later, besides the vacant ones.
 var layout = []string{
-	"/dev", "/etc", "/home", "/home/user", "/opt", "/proc", "/root", "/run", "/run/lock",
+	"/dev", "/etc", "/etc/apt/apt.conf.d", "/home", "/home/user", "/opt", "/proc", "/root", "/run", "/run/lock",
 	"/sys", "/tmp", "/usr", "/var", "/var/cache", "/var/lib", "/var/log", "/var/spool", "/var/tmp",
 }
 
@@ -92,8 +92,14 @@ func syntheticFiles(user sandbox.User, hostname, shell string) map[string]string
 func (o *HostOptions) files(shell string) map[string]string {
 	f := syntheticFiles(o.User, o.Hostname, shell)
 	f["/etc/resolv.conf"] = ResolvConf(o.NameServer)
+	f["/etc/apt/apt.conf.d/caisson"] = aptConf
 	return f
 }
+
+// aptConf ends every apt command with its text: apt has no other word for a file that
+// it is told to read first and is not there. Without it apt-get asks "are you root?".
+const aptConf = "#include \"/usr is this host's, and read-only here: apt-get works in an image " +
+	"(caisson run --image debian:13 --root --allow preset:apt)\";\n"
 
 // ResolvConf is the text of a resolv.conf that names one server, or none when
 // it is not valid.
