@@ -166,6 +166,8 @@ func (w *rootfs) finish(s *script, staged bool) {
 	// What is in /proc is the kernel's, and no name in it a link: one call each.
 	// The copies have the attributes of /dev.
 	w.buildMemory(s)
+	w.buildGroups(s)
+	w.buildGroup(s)
 	s.doing("make /dev read-only")
 	dev := s.place("/dev")
 	s.attributes(dev, unix.MountAttr{Attr_set: nothing})
@@ -174,6 +176,7 @@ func (w *rootfs) finish(s *script, staged bool) {
 		s.call(unix.SYS_MOUNT, hidden(m), m.Target, nil, unix.MS_BIND, nil)
 	}
 	w.showMemory(s)
+	w.showGroups(s)
 	for _, m := range w.spec.Masks {
 		s.doing("hide %s", m.Target)
 		s.attach(s.clone(hidden(m)), m.Target)
@@ -190,6 +193,7 @@ func (w *rootfs) finish(s *script, staged bool) {
 	s.call(unix.SYS_UNLINKAT, unix.AT_FDCWD, hiddenFile, 0)
 	s.call(unix.SYS_UNLINKAT, unix.AT_FDCWD, hiddenDir, unix.AT_REMOVEDIR)
 	s.call(unix.SYS_UNLINKAT, unix.AT_FDCWD, memoryFile, 0).or(unix.ENOENT)
+	s.call(unix.SYS_UNLINKAT, unix.AT_FDCWD, groupsFile, 0).or(unix.ENOENT)
 	s.call(unix.SYS_UNLINKAT, unix.AT_FDCWD, staging, unix.AT_REMOVEDIR).or(unix.ENOENT)
 	s.attributes(dev, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 	s.close(dev)

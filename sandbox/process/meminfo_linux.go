@@ -19,9 +19,13 @@ func (w *rootfs) buildMemory(s *script) {
 		return
 	}
 	s.doing("make what shows as /proc/meminfo")
-	text := meminfo(w.spec.Limits.Memory)
+	s.file(memoryFile, meminfo(w.spec.Limits.Memory))
+}
+
+// file makes one that can be read.
+func (s *script) file(name, text string) {
 	f := s.slot()
-	s.call(unix.SYS_OPENAT, unix.AT_FDCWD, memoryFile, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o444).save(f)
+	s.call(unix.SYS_OPENAT, unix.AT_FDCWD, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o444).save(f)
 	s.call(unix.SYS_FCHMOD, f, 0o444) // whatever the umask is
 	s.call(unix.SYS_WRITE, f, text, len(text))
 	s.close(f)

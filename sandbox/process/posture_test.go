@@ -93,7 +93,8 @@ func testPosture(t *testing.T, run run, processes int) {
 	mounts := []string{
 		"/ ro,nosuid,nodev", "/dev ro,nosuid,nodev,noexec", "/dev/full ro,nosuid,noexec", "/dev/null ro,nosuid,noexec", "/dev/pts rw,nosuid,noexec",
 		"/dev/random ro,nosuid,noexec", "/dev/shm rw,nosuid,nodev", "/dev/tty ro,nosuid,noexec", "/dev/urandom ro,nosuid,noexec", "/dev/zero ro,nosuid,noexec",
-		"/home/user rw,nosuid,nodev", "/proc rw,nosuid,nodev,noexec", "/tmp rw,nosuid,nodev",
+		"/home/user rw,nosuid,nodev", "/proc rw,nosuid,nodev,noexec", "/sys ro,nosuid,nodev,noexec",
+		"/sys/fs/cgroup ro,nosuid,nodev,noexec", "/sys/fs/cgroup ro,nosuid,nodev,noexec", "/tmp rw,nosuid,nodev",
 	}
 	want := posture{
 		Caps: strings.TrimSuffix(strings.Repeat(none+" ", 5), " "), NoNewPrivs: "1", Seccomp: "2", Filters: "1",

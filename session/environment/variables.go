@@ -67,13 +67,14 @@ func (e *Environment) Variables(term string, l sandbox.Limits, more ...map[strin
 const leastHeap = 256
 
 // sizes are variables by which runtimes keep to limits. nproc, OpenMP and OpenBLAS, and
-// so numpy, start as many threads as there are processors for them, which the process
+// so numpy, and Go start as many threads as there are processors for them, which the process
 // level cannot show otherwise: a set of processors would keep two sandboxes on one while
 // another one is idle.
 func sizes(l sandbox.Limits) map[string]string {
 	env := map[string]string{}
 	if l.CPUs > 0 {
-		env["OMP_NUM_THREADS"] = strconv.Itoa(min(int(math.Ceil(l.CPUs)), runtime.NumCPU()))
+		threads := strconv.Itoa(min(int(math.Ceil(l.CPUs)), runtime.NumCPU()))
+		env["OMP_NUM_THREADS"], env["GOMAXPROCS"] = threads, threads
 	}
 	if heap := l.Memory >> 20 * 3 / 4; heap > 0 && heap < leastHeap {
 		env["NODE_OPTIONS"] = fmt.Sprintf("--max-old-space-size=%d", heap)
