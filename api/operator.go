@@ -17,7 +17,6 @@ func Operator(stats *Stats, ready func() error, known func(ctx context.Context, 
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("Cache-Control", "no-store")
 		if ready() != nil { // which is the operator's to read, in the log
-			w.Header().Set("Retry-After", "5")
 			w.WriteHeader(http.StatusServiceUnavailable)
 			w.Write([]byte("no sandbox was made here yet, or none can be: the log says why\n"))
 			return

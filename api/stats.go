@@ -90,10 +90,17 @@ type answer struct {
 	status int
 }
 
+// retryAfter is after how many seconds a client may ask again for what would work at another
+// time.
+const retryAfter = "5"
+
 // WriteHeader implements http.ResponseWriter.
 func (a *answer) WriteHeader(status int) {
 	if a.status == 0 && status >= 200 || status == http.StatusSwitchingProtocols {
 		a.status = status
+	}
+	if h := a.Header(); status == http.StatusServiceUnavailable && h.Get("Retry-After") == "" {
+		h.Set("Retry-After", retryAfter)
 	}
 	a.ResponseWriter.WriteHeader(status)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/internal/config"
 	"github.com/caisson-run/caisson/internal/files"
+	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/internal/linux/scope"
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/policy"
@@ -103,6 +104,7 @@ func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger, link f
 	if h.keys, err = persistent.OpenKeys(db, os.Getenv("CAISSON_API_KEY")); err != nil {
 		return nil, err
 	}
+	o.Left = cgroup.OwnLeft
 	o.Ready, o.Grace, o.Leave = f.pool, f.grace, f.keepRunning
 	h.approvals = question.New(question.Options{Dir: dir.Path(), Journal: record, Link: link, Complain: func(err error) { log.Warn(err.Error()) }})
 	o.Approvals = h.approvals

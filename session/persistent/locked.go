@@ -67,7 +67,7 @@ func (l locked) boot(ctx context.Context, g *grant, r *session.Invocation, kept 
 	a, res, err := r.Admit(ctx)
 	if a != nil {
 		in.env, in.caps = a.Env, r.Caps
-		if err = in.start(ctx, a.Driver, kept); err == nil {
+		if err = l.startIn(ctx, in, a.Driver, kept); err == nil {
 			err = awaited(ctx)
 		}
 		end := &sandbox.Result{Status: sandbox.StatusSuccess, Posture: a.Posture}
@@ -81,7 +81,7 @@ func (l locked) boot(ctx context.Context, g *grant, r *session.Invocation, kept 
 	}
 	if err != nil {
 		err = errors.Join(err, in.close(ctx))
-		if session.OfHost(err) && ctx.Err() == nil {
+		if session.OfHost(err) && ctx.Err() == nil && !isNoRoom(err) {
 			b.ready.was(err)
 			b.o.Notice("sandbox " + l.id + " was not started: " + err.Error())
 		}
@@ -89,6 +89,18 @@ func (l locked) boot(ctx context.Context, g *grant, r *session.Invocation, kept 
 	}
 	b.ready.was(nil)
 	return in, a, nil
+}
+
+// startIn starts the sandbox, where there is room for it. One made ahead has its own.
+func (l locked) startIn(ctx context.Context, in *running, d sandbox.Driver, kept string) error {
+	if in.made == nil {
+		started, err := l.b.fit.take()
+		if err != nil {
+			return err
+		}
+		defer started()
+	}
+	return in.start(ctx, d, kept)
 }
 
 // awaited refuses what was started for a caller who has gone meanwhile. It would run

@@ -70,8 +70,8 @@ func (b *Sandboxes) tryOne() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.trying, r.doubt, r.next = false, false, b.o.Clock.Now().Add(tryAgain)
-	if errors.Is(err, context.Canceled) {
-		return // everything is being stopped
+	if errors.Is(err, context.Canceled) || r.made && isNoRoom(err) {
+		return // everything is being stopped; or those that there are have to be reached
 	}
 	r.made, r.err = err == nil, err
 	if err != nil {

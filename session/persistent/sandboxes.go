@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -68,6 +69,10 @@ type SandboxesOptions struct {
 	// Ready is how many sandboxes of a kind are kept ready, made before they are
 	// asked for; 0 is none. See [Sandboxes.WarmPool].
 	Ready int
+
+	// Left, when set, is what is left of memory and tasks to this process and its sandboxes
+	// together: one that would not fit is ErrUnavailable.
+	Left func() cgroup.Left
 
 	Shutdown
 
@@ -125,6 +130,7 @@ type Sandboxes struct {
 	writes     *records // what keys add to the record
 	warmPool   *warmPool
 	ready      readiness
+	fit        fit
 }
 
 // OpenSandboxes takes over the sandboxes of a state directory. ErrConflict means
@@ -176,7 +182,7 @@ func OpenSandboxes(ctx context.Context, o SandboxesOptions) (*Sandboxes, error) 
 
 // newSandboxes are none yet.
 func newSandboxes(o SandboxesOptions, writes *records) *Sandboxes {
-	b := &Sandboxes{o: o, writes: writes, background: newBackground(), events: events{clock: o.Clock}}
+	b := &Sandboxes{o: o, writes: writes, background: newBackground(), events: events{clock: o.Clock}, fit: fit{left: o.Left}}
 	b.grants = &grants{o: &b.o, writes: writes, known: map[grantName]*grant{}}
 	b.inventory = newInventory(b.background)
 	b.kept = &keptDirs{dir: filepath.Join(o.State.Path(), keptDir), removeAll: o.removeAll}

@@ -29,6 +29,8 @@ type warmPool struct {
 	o    *SandboxesOptions
 	made func() // is called when one was
 
+	fitting *fit
+
 	mu    sync.Mutex
 	unfit map[warmKind]bool // whether it cannot be kept, which was said
 }
@@ -56,7 +58,7 @@ const (
 )
 
 func newWarmPool(b *Sandboxes) *warmPool {
-	p := &warmPool{o: &b.o, made: func() { b.ready.was(nil) }, unfit: map[warmKind]bool{}}
+	p := &warmPool{o: &b.o, made: func() { b.ready.was(nil) }, fitting: &b.fit, unfit: map[warmKind]bool{}}
 	p.Pool = warmpool.New(b.background.life, warmpool.Options[warmKind, *warmSandbox]{
 		Make: p.make,
 		Destroy: func(m *warmSandbox) error {
@@ -174,6 +176,11 @@ func (p *warmPool) start(ctx context.Context, k warmKind, kept bool) (_ *warmSan
 			return nil, err
 		}
 	}
+	started, err := p.fitting.take()
+	if err != nil {
+		return nil, err
+	}
+	defer started()
 	ctx, cancel := context.WithTimeout(ctx, session.StartAllowance)
 	defer cancel()
 	box, err := d.Start(ctx, w.Spec)
