@@ -217,6 +217,13 @@ test-agents: build ## Claude Code and Codex with a scripted model: calling tools
 		go test -count=1 -timeout 10m -run '^TestAgents$$' ./mcp; \
 		go test -count=1 -timeout 10m -run '^TestCodingAgents$$' ./internal/roadtest
 
+# 400 MB of Debian packages: not in make test, which runs the quick recipes. Go, Rust and npm are used where they are.
+.PHONY: test-recipes
+test-recipes: build ## every command of docs/recipes, with a browser, databases and compilers
+	@.ci/need chromium postgresql redis-server sqlite3 default-jdk-headless
+	@node=$$(.ci/node); export PATH="$$node:$$PATH"; \
+		CAISSON_TEST_RECIPES=1 CAISSON=$(CURDIR)/bin/caisson go test -count=1 -v -timeout 20m -run '^TestRecipes$$' .
+
 .PHONY: test-v2
 test-v2: $(if $(wildcard cmd/caisson),build) ## limits on a real cgroup v2 host: a small guest, plain and under systemd; V2=REGEXP is a part, V2_SUITE=trixie another Debian
 	@.ci/need qemu-system-x86 erofs-utils mmdebstrap kmod xz-utils e2fsprogs zstd
@@ -240,7 +247,7 @@ test-users: build # the rest of the conformance suite, and all scripts, as uid 6
 	@$(GOTEST) -count=1 -timeout 20m -run '^TestConformanceAsNobody$$' ./sandbox/gvisor ./sandbox/process
 
 .PHONY: test-all
-test-all: test test-users test-attack test-docker-all test-kills test-e2b test-openai test-mcp test-agents test-many test-soak test-v2 fuzz bench dist ## test, and all that is slow
+test-all: test test-users test-attack test-docker-all test-kills test-e2b test-openai test-mcp test-agents test-recipes test-many test-soak test-v2 fuzz bench dist ## test, and all that is slow
 
 .PHONY: test-many
 test-many: # 200 sandboxes in a row on every level leave nothing; every chapter on every road
