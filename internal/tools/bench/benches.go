@@ -58,9 +58,9 @@ func benches(s *stage) []bench {
 		s.beside(root, "≤ 1.15", "/usr/bin/python3", "-c", "print(1)"),
 		bench{"whole run of \"/bin/true\" on Docker, beside docker run", s.docker},
 	)
-	work := s.repository()
+	work, project := s.repository(), s.packages()
 	for _, level := range []string{"gvisor", "process"} {
-		list = append(list, work.rows(level)...)
+		list = append(append(list, work.rows(level)...), project.rows(level)...)
 	}
 	list = append(list, s.networkRows()...)
 	list = append(list, s.sdkRows()...)
