@@ -87,9 +87,9 @@ type Environment struct {
 	o         Options
 	workspace *hostpath.Source // nil without one
 	store     *image.Store
-	ignored   []ignored // what git is not to see
-	private   []string  // directories of the user's that are made for files in them
-	noGit     bool      // the placeholder of a .git is somewhere
+	git       []gitMount // where git is told something
+	private   []string   // directories of the user's that are made for files in them
+	noGit     bool       // the placeholder of a .git is somewhere
 }
 
 // Mount is a mount that the plan names.
@@ -231,6 +231,9 @@ func (e *Environment) mount(ctx context.Context, m policy.PlanMount, purpose str
 	mount := sandbox.Mount{Source: src.File, Name: src.Name, Target: m.Target, Access: m.Access, Dir: src.Dir}
 	e.Spec.Mounts = append(e.Spec.Mounts, mount)
 	e.Mounts = append(e.Mounts, Mount{mount, m.GitWrite, m.Shared})
+	if m.Access == sandbox.CopyOnWrite && src.Dir && has(src, ".git") {
+		e.git = append(e.git, gitMount{target: m.Target, copied: true})
+	}
 	return e.protect(ctx, src, m)
 }
 

@@ -15,9 +15,12 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// Placeholders in a read-write mount look like new files to git. It is told to ignore
-// them, in its system's configuration, for the repositories of that mount alone; what a
-// user's own configuration says inside comes after that.
+// Git is told two things, in its system's configuration, for the repositories of a mount
+// alone; what a user's own configuration says inside comes after that. Placeholders in a
+// read-write mount look like new files: it is to ignore them. In a copy-on-write mount no
+// file has the inode and the change time that the host's index has of it, and git would
+// read all of them to find that they are the same: it is to compare size and modification
+// time alone.
 
 // systemGit is git's system-wide configuration, and gitDir where the files lie that it
 // names.
@@ -29,10 +32,23 @@ const (
 // maxSystemGit bounds what is read of an image's.
 const maxSystemGit = 1 << 20
 
-// ignored is a mount with placeholders in it.
-type ignored struct {
+// gitMount is a mount in which git is told something.
+type gitMount struct {
 	target   string
-	patterns []string // as in a .gitignore at the top of each of its repositories
+	patterns []string // of placeholders, as in a .gitignore at the top of each of its repositories
+	copied   bool     // it is copy-on-write
+}
+
+// config is what git is told there. excludes is where the patterns are.
+func (m *gitMount) config(excludes string) string {
+	text := "[core]\n"
+	if m.copied {
+		text += "\tcheckStat = minimal\n\ttrustctime = false\n"
+	}
+	if len(m.patterns) > 0 {
+		text += "\texcludesFile = " + excludes + "\n"
+	}
+	return text
 }
 
 // note notes what was made in a mount for the time of the sandbox.
@@ -60,7 +76,7 @@ func (e *Environment) note(target string, placeholders []string) {
 		}
 	}
 	if slices.Sort(patterns); len(patterns) > 0 {
-		e.ignored = append(e.ignored, ignored{target, slices.Compact(patterns)})
+		e.git = append(e.git, gitMount{target: target, patterns: slices.Compact(patterns)})
 	}
 }
 
@@ -73,8 +89,8 @@ func ignorePattern(p string) string {
 	return p
 }
 
-// addGit has git, and Go, pass over what was made in read-write mounts. A root tree of
-// the operator's stays as it is.
+// addGit has git, and Go, pass over what was made in read-write mounts, and git compare
+// less in copies. A root tree of the operator's stays as it is.
 func (e *Environment) addGit() error {
 	if e.noGit {
 		// Go takes the placeholder of a .git for a repository, and asks git of it.
@@ -83,7 +99,7 @@ func (e *Environment) addGit() error {
 	named := func(m sandbox.Mount) bool {
 		return sandbox.Within(systemGit, m.Target) || sandbox.Within(gitDir, m.Target)
 	}
-	if len(e.ignored) == 0 || e.o.Plan.Rootfs != nil || slices.ContainsFunc(e.Spec.Mounts, named) {
+	if len(e.git) == 0 || e.o.Plan.Rootfs != nil || slices.ContainsFunc(e.Spec.Mounts, named) {
 		return nil
 	}
 	config, err := e.imageGit()
@@ -118,12 +134,15 @@ func (e *Environment) writeGit(root []byte) error {
 		}
 		return e.show(name, target)
 	}
-	for i, m := range e.ignored {
+	for i, m := range e.git {
 		name := fmt.Sprintf("git-%d", i)
 		at := path.Join(gitDir, name)
 		fmt.Fprintf(&config, "[includeIf %s]\n\tpath = %s\n", gitString("gitdir:"+escapeGlob(strings.TrimSuffix(m.target, "/"))+"/"), at)
-		if err := show(name, at, "[core]\n\texcludesFile = "+at+"-exclude\n"); err != nil {
+		if err := show(name, at, m.config(at+"-exclude")); err != nil {
 			return err
+		}
+		if len(m.patterns) == 0 {
+			continue
 		}
 		if err := show(name+"-exclude", at+"-exclude", strings.Join(m.patterns, "\n")+"\n"); err != nil {
 			return err

@@ -32,32 +32,7 @@ func TestGitPassesOver(t *testing.T) {
 	if err := e.addGit(); err != nil {
 		t.Fatal(err)
 	}
-	// Here the files lie where they were written.
-	config := ""
-	for _, m := range e.Spec.Mounts {
-		b, err := os.ReadFile(m.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := strings.ReplaceAll(string(b), gitDir+"/", dir+"/")
-		if err := os.WriteFile(m.Name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if m.Target == systemGit {
-			config = m.Name
-		}
-	}
-	git := func(at string, args ...string) string {
-		t.Helper()
-		cmd := exec.Command("git", args...)
-		cmd.Dir = at
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_SYSTEM=" + config}
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("git %q: %v: %s", args, err, out)
-		}
-		return strings.TrimSpace(string(out))
-	}
+	git := gitUnder(t, e, dir)
 	write := func(name string) {
 		t.Helper()
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -92,6 +67,80 @@ func TestGitPassesOver(t *testing.T) {
 	git(mount, "config", "--global", "core.excludesFile", filepath.Join(dir, "mine"))
 	if got := git(mount, "status", "--short"); !strings.Contains(got, ".envrc") {
 		t.Errorf("with a configuration of the user's own it says %q", got)
+	}
+}
+
+// gitUnder is git with the configuration that e shows. Here its files lie where they were
+// written, in dir.
+func gitUnder(t *testing.T, e *Environment, dir string) func(at string, args ...string) string {
+	t.Helper()
+	config := ""
+	for _, m := range e.Spec.Mounts {
+		b, err := os.ReadFile(m.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.ReplaceAll(string(b), gitDir+"/", dir+"/")
+		if err := os.WriteFile(m.Name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if m.Target == systemGit {
+			config = m.Name
+		}
+	}
+	return func(at string, args ...string) string {
+		t.Helper()
+		cmd := exec.Command("git", args...)
+		cmd.Dir = at
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_SYSTEM=" + config}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %q: %v: %s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+}
+
+// In a copy of a repository git finds that nothing was changed without reading a file, and
+// still finds what was.
+func TestGitInCopies(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("no git")
+	}
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	repository, mount := filepath.Join(dir, "host"), filepath.Join(dir, "mount")
+	if err := os.Mkdir(repository, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	e := &Environment{Spec: &sandbox.Spec{StateDir: dir}, o: Options{Plan: &policy.Plan{}, Host: &Host{Undo: &Cleanup{}}}}
+	t.Cleanup(func() { e.o.Host.Undo.Run(t.Context()) })
+	e.git = []gitMount{{target: mount, copied: true}}
+	if err := e.addGit(); err != nil {
+		t.Fatal(err)
+	}
+	git := gitUnder(t, e, dir)
+	for _, name := range []string{"same", "other"} {
+		if err := os.WriteFile(filepath.Join(repository, name), []byte("text"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	git(repository, "init", "-q")
+	git(repository, "add", ".")
+	if out, err := exec.Command("cp", "-a", repository, mount).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	// diff-files reads nothing: it tells what does not look like the index's.
+	if got := git(mount, "diff-files", "--name-only"); got != "" {
+		t.Errorf("it would read %q", got)
+	}
+	if err := os.WriteFile(filepath.Join(mount, "other"), []byte("another text"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := git(mount, "status", "--short"); got != "A  same\nAM other" && got != "AM other\nA  same" {
+		t.Errorf("status is %q", got)
 	}
 }
 
