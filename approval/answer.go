@@ -65,7 +65,7 @@ func (s *Store) answer(ctx context.Context, who Who, id string, decide func(*Req
 		}
 		switch {
 		case who.name == "":
-			return refused("nobody who may approve has answered", "give the credential of an approver")
+			return refused("only an approver may answer", "give the credential of an approver")
 		case r.State != Pending:
 			return &sandbox.Error{Op: "approval " + r.ID, Kind: sandbox.ErrConflict, Problem: "it is " + string(r.State) + " already"}
 		case !slices.Contains(r.Channels, who.channel):
@@ -118,7 +118,7 @@ func (s *Store) Cancel(ctx context.Context, id, why string) error {
 }
 
 // errNotYet says that Use came before the answer.
-var errNotYet = errors.New("nobody has answered yet")
+var errNotYet = errors.New("no approver has answered yet")
 
 // NotYet says of an error of Use that the request is still pending, and may be
 // presented again.
@@ -149,8 +149,8 @@ func (s *Store) Use(ctx context.Context, token string, subject *Subject) (*Reque
 			refusal = refused("the token is not known", "ask for approval") // no caller learns of others' requests
 			return nil
 		case r.State == Pending && r.Digest == digest:
-			refusal = &sandbox.Error{Op: "approval " + r.ID, Kind: sandbox.ErrDenied, Problem: "nobody has answered yet",
-				Hint: "present it again when somebody has", Rule: "built-in: approvals", Cause: errNotYet}
+			refusal = &sandbox.Error{Op: "approval " + r.ID, Kind: sandbox.ErrDenied, Problem: "no approver has answered yet",
+				Hint: "present it again when an approver has", Rule: "built-in: approvals", Cause: errNotYet}
 			return nil
 		case r.State != Approved && r.State != Pending:
 			refusal = r.Refusal()
@@ -185,7 +185,7 @@ func (r *Request) Refusal() error {
 			e.Problem += ": " + r.Note
 		}
 	case Expired:
-		e.Problem = "nobody approved it in time, or it did not run in time"
+		e.Problem = "it was not approved in time, or it did not run in time"
 	case Used:
 		e.Problem, e.Hint = "it was used already, and is good for once", "ask again"
 	case Void:
@@ -193,7 +193,7 @@ func (r *Request) Refusal() error {
 	case Cancelled:
 		e.Problem = "the question was taken back"
 	default:
-		e.Problem = "nobody has answered yet"
+		e.Problem = "no approver has answered yet"
 	}
 	return e
 }

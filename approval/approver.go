@@ -102,7 +102,7 @@ func (s *Store) Approvers(ctx context.Context) ([]*Approver, error) {
 // wants another's or the same one's credential, as Enroll does.
 func (s *Store) Revoke(ctx context.Context, by Who, which string) error {
 	if by.name == "" {
-		return refused("nobody who may approve asks for it", "give the credential of an approver")
+		return refused("only an approver may ask for it", "give the credential of an approver")
 	}
 	res, err := s.db.ExecContext(ctx, "UPDATE approvers SET revoked = ? WHERE revoked = 0 AND (name = ? OR id = ?)", s.now().UnixMilli(), which, which)
 	if err != nil {

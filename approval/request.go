@@ -104,7 +104,7 @@ func (s *Store) Ask(ctx context.Context, w Wish) (*Request, string, error) {
 		return nil, "", err
 	}
 	if len(w.Channels) == 0 || w.Timeout <= 0 {
-		return nil, "", refused("nobody can be asked", "let the policy name channels: approvals: {channels: [cli]}")
+		return nil, "", refused("no approver can be asked", "let the policy name channels: approvals: {channels: [cli]}")
 	}
 	now := s.now()
 	r := &Request{

@@ -226,9 +226,9 @@ func TestWhoMayAnswer(t *testing.T) {
 	s, _ := newStore(t)
 	r, _ := ask(t, s, subject())
 	_, err := s.Approve(t.Context(), Who{}, r.ID, r.Digest)
-	denied(t, "nobody", err, "nobody who may approve")
+	denied(t, "no approver", err, "only an approver")
 	_, err = s.Deny(t.Context(), Who{}, r.ID, "")
-	denied(t, "nobody", err, "nobody who may approve")
+	denied(t, "no approver", err, "only an approver")
 	_, err = s.Approve(t.Context(), ByElicitation("codex"), r.ID, r.Digest)
 	denied(t, "a channel that the policy does not name", err, "channel elicitation")
 	for _, c := range []string{"", "e2b_0123456789012345678901234567890123456789", "approver_0123456789012345678901234567890123456789", "approver_"} {
@@ -273,7 +273,7 @@ func TestApprovers(t *testing.T) {
 	if _, _, err := s.Enroll(t.Context(), who, "bob"); err != nil {
 		t.Error(err)
 	}
-	denied(t, "revoking without a credential", s.Revoke(t.Context(), Who{}, "ada"), "nobody")
+	denied(t, "revoking without a credential", s.Revoke(t.Context(), Who{}, "ada"), "only an approver")
 	if err := s.Revoke(t.Context(), who, "ada"); err != nil {
 		t.Error(err)
 	}

@@ -89,7 +89,7 @@ func (s *Subject) View() (*View, error) {
 	v.field("sandbox", strings.TrimSpace(s.Sandbox+" "+s.Generation))
 	v.field("policy", s.Policy)
 	if v.tooLong {
-		return nil, &sandbox.Error{Op: "approval", Kind: sandbox.ErrDenied, Problem: "it is too long for anybody to look through",
+		return nil, &sandbox.Error{Op: "approval", Kind: sandbox.ErrDenied, Problem: "it is too long for an approver to look through",
 			Hint: fmt.Sprintf("make it shorter than %d KiB and %d lines, or put data into a file", maxText>>10, maxLines), Rule: "built-in: approvals"}
 	}
 	return &v.View, nil

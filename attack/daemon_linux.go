@@ -209,7 +209,7 @@ func (s *suite) controlFromInside(ctx context.Context, d *daemon, id string) fin
 		return unable(err)
 	}
 	if len(list.Sandboxes) != 1 || list.Sandboxes[0].ID != id {
-		return breach("somebody without a key made or ended a sandbox: there are %d", len(list.Sandboxes))
+		return breach("a client without a key made or ended a sandbox: there are %d", len(list.Sandboxes))
 	}
 	return pass()
 }

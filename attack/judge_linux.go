@@ -386,7 +386,7 @@ func leased(name string) string {
 		unix.Close(fd)
 	}
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		return "whoever opens the file on the host waits for the sandbox"
+		return "a process that opens the file on the host waits for the sandbox"
 	}
 	return ""
 }

@@ -271,7 +271,7 @@ func (s *suite) foreignCredential(ctx context.Context) finding {
 		secretly(c, s.token("S06"), e, false)
 	}, func() string {
 		if e.has(theirs) {
-			return "a host that has a secret of the sandbox's got a credential of somebody else's"
+			return "a host that has a secret of the sandbox's got another account's credential"
 		}
 		return ""
 	}, knocks...)

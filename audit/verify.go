@@ -352,7 +352,7 @@ func (v *verifier) blobs(ctx context.Context, tx *sql.Tx) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
 		if !v.redacted[name] {
-			v.rep.add(missing[name], "content", "content %s is gone, and nobody redacted it", name)
+			v.rep.add(missing[name], "content", "content %s is gone, and no redaction of it is recorded", name)
 		}
 	}
 	return nil

@@ -224,7 +224,7 @@ func (r *Router) Change(ctx context.Context, rules wire.Rules) error {
 		defer r.mu.Unlock()
 		return cannot("the router ended instead of changing its rules", r.failed)
 	case <-ctx.Done():
-		return cannot("nobody waited for the change", context.Cause(ctx))
+		return cannot("the caller did not wait for the change", context.Cause(ctx))
 	case <-late.C:
 		return cannot("the router does not change its rules", nil)
 	}

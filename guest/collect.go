@@ -188,7 +188,7 @@ func (r *receiver) accept(name string) error {
 	}
 	switch {
 	case !matched:
-		return refuse("the sandbox offers %q, which nobody asked for", name)
+		return refuse("the sandbox offers %q, which was not asked for", name)
 	case strings.Count(name, "/") > r.limits.Depth:
 		return refuse("%q lies deeper than %d directories", name, r.limits.Depth)
 	case r.files[name]:

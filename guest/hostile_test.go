@@ -444,7 +444,7 @@ func TestHostileAgent(t *testing.T) {
 		{name: "what nobody asked for", call: func(ctx context.Context, c *guest.Client) error {
 			_, err := c.Collect(ctx, []string{"out/*.png"}, "/", func(guest.File) (io.Writer, error) { return io.Discard, nil }, guest.CollectLimits{})
 			return err
-		}, attack: frames(frame(wire.File, `{"path":".bashrc"}`)), says: "nobody asked for"},
+		}, attack: frames(frame(wire.File, `{"path":".bashrc"}`)), says: "was not asked for"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, e := host(t, bounds(tt.says), &evil{mute: tt.mute, deaf: tt.deaf}, tt.attack)

@@ -12,7 +12,7 @@ import (
 
 // Why a session was cut.
 var (
-	errWasteful = errors.New("the guest agent floods the session with what nobody asked for")
+	errWasteful = errors.New("the guest agent floods the session with what was not asked for")
 	errStrange  = errors.New("the guest agent sends frames that no agent sends")
 )
 

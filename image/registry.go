@@ -178,7 +178,7 @@ func pullError(r reference.Ref, err error) error {
 	var ne net.Error
 	switch {
 	case errors.Is(err, errPlain):
-		e.Kind, e.Problem, e.Hint = sandbox.ErrDenied, "the registry speaks plain HTTP, or leads to somebody who does", "take --insecure-registry if that is meant"
+		e.Kind, e.Problem, e.Hint = sandbox.ErrDenied, "the registry speaks plain HTTP, or leads to a host that does", "take --insecure-registry if that is meant"
 		e.Rule = "built-in: registries speak TLS"
 	case errors.As(err, &te) && (te.StatusCode == http.StatusUnauthorized || te.StatusCode == http.StatusForbidden):
 		e.Kind, e.Problem, e.Hint = sandbox.ErrNotFound, "there is no such image, or it may not be read", "check the name; log in with docker login "+r.Host+"; "+fromDocker(r)

@@ -257,8 +257,8 @@ func TestElicitationNotNamed(t *testing.T) {
 		}{
 			"nothing is said":  {"", able(true, true), true, "pending: it has not run"},
 			"another is named": {", channels: [cli, web]", able(true, true), true, "pending: it has not run"},
-			"nobody enrolled":  {", channels: [cli]", able(true, true), false, "nobody can be asked"},
-			"a client without": {", channels: [elicitation]", &sdk.ClientCapabilities{}, true, "nobody can be asked"},
+			"nobody enrolled":  {", channels: [cli]", able(true, true), false, "no approver can be asked"},
+			"a client without": {", channels: [elicitation]", &sdk.ClientCapabilities{}, true, "no approver can be asked"},
 			"addresses alone":  {", channels: [elicitation]", able(false, true), false, "cannot show all of it"},
 		} {
 			t.Run(road+": "+name, func(t *testing.T) {

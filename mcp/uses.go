@@ -165,7 +165,7 @@ func (u *upstream) question(p *sdk.ElicitParams, can *sdk.ClientCapabilities) (*
 // behind the gateway are one, so that "thisServer" would be all of them.
 func sampled(r sdk.InputRequest, can *sdk.ClientCapabilities) (sdk.InputRequest, error) {
 	if can == nil || can.Sampling == nil {
-		return nil, errors.New("the client lends its model to nobody")
+		return nil, errors.New("the client lends its model to no server")
 	}
 	if size(r) > maxSample {
 		return nil, fmt.Errorf("a request to the model has at most %d bytes", maxSample)

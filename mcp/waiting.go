@@ -184,7 +184,7 @@ func tokenIn(meta sdk.Meta) string {
 // pending is the answer to a call that waits.
 func pending(p *question.Pending) *sdk.CallToolResult {
 	v := &verdict{Status: "pending", Reason: "it has not run: it waits for a person's approval (" + p.Request.ID + ")",
-		Hint: "make the same call again, with the same arguments, when somebody has answered; in other words it is another call"}
+		Hint: "make the same call again, with the same arguments, when an approver has answered; in other words it is another call"}
 	res := v.result()
 	res.Meta[approvalKey] = map[string]any{"id": p.Request.ID, "token": p.Token, "expires": p.Request.Expires.UTC().Format(time.RFC3339)}
 	if u := p.Request.URL; u != "" {

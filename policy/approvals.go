@@ -160,7 +160,7 @@ func (d *decision) question() (*Question, *refusal) {
 		q.Channels = slices.DeleteFunc(q.Channels, func(c string) bool { return !slices.Contains(may, c) })
 	}
 	if len(q.Channels) == 0 {
-		return nil, refuse(first.Rule, "let the operator name one: approvals: {channels: [cli]}", "%s, and the policy names no channel by which anybody may answer", first.What)
+		return nil, refuse(first.Rule, "let the operator name one: approvals: {channels: [cli]}", "%s, and the policy names no channel for the answer", first.What)
 	}
 	return q, nil
 }
@@ -272,5 +272,5 @@ func (a *Approvals) sum(f *File) any {
 // needsApproval is the error of a call that needs an approval, where no
 // question can be put.
 func (v Verdict) needsApproval() error {
-	return &sandbox.Error{Op: "policy", Kind: sandbox.ErrDenied, Problem: v.Reason + ", and nobody can be asked here", Hint: v.Hint, Rule: v.Rule}
+	return &sandbox.Error{Op: "policy", Kind: sandbox.ErrDenied, Problem: v.Reason + ", and no approver can be asked here", Hint: v.Hint, Rule: v.Rule}
 }

@@ -179,7 +179,7 @@ func (d *decision) listed(c *ToolCall, builtIn bool) (entries []entry, _ *refusa
 		return nil, refuse("built-in: listed tools", d.meant(c.Name)+"see caisson tools ls; others are declared in a policy's tools", "tool %s is not listed", quote(shownName(c.Name)))
 	}
 	if c.Server == "" && !builtIn && !slices.ContainsFunc(entries, func(e entry) bool { return e.schema != nil }) {
-		return nil, refuse("built-in: listed tools", "declare it with params", "nobody says what the arguments of tool %s are", quote(shownName(c.Name)))
+		return nil, refuse("built-in: listed tools", "declare it with params", "the policy does not say what the arguments of tool %s are", quote(shownName(c.Name)))
 	}
 	return entries, nil
 }

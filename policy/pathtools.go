@@ -68,7 +68,7 @@ func (f *File) boundPathTools() *refusal {
 func (e *explainer) pathTools() {
 	if p := e.plan.PathTools; p != nil {
 		e.add("files.toolchains", "the directories of the caller's PATH, read-only", p.From, func(sandbox.Capabilities) sandbox.Clause {
-			return sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "those that the caller or root owns, and nobody else may write"}
+			return sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "those that the caller or root owns, and no other user may write"}
 		})
 	}
 }

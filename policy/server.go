@@ -149,7 +149,7 @@ func (d *decoder) server(n *yaml.Node) {
 		}
 	}
 	if u := s.sandbox.User; u.V == asSudoer {
-		inner.fault(u.At, "write user: user, or user: root", "nobody asks for root by name in a server's sandbox")
+		inner.fault(u.At, "write user: user, or user: root", "no caller asks for root by name in a server's sandbox")
 	}
 	for _, other := range d.file.Servers {
 		if s.Name.Said() && other.Name.V == s.Name.V {

@@ -162,7 +162,7 @@ func TestNoAndNobody(t *testing.T) {
 		t.Errorf("recorded %q, want %q", got, want)
 	}
 	res, err = b.Do(t.Context(), asked(t, nil), IO{})
-	b.wantDenied(t, "nobody to ask", res, err, "nobody can be asked")
+	b.wantDenied(t, "nobody to ask", res, err, "no approver can be asked")
 	res, err = b.Do(t.Context(), asked(t, func(c *Call) {
 		c.Ask = person(func(context.Context, *approval.Request) (approval.Who, question.Answer, error) {
 			return approval.Who{}, question.Answer{}, errors.New("the terminal is gone")
@@ -189,7 +189,7 @@ func TestNoAndNobody(t *testing.T) {
 	}
 	b2 := newBench(t, b.d, func(o *Options) { o.Policy = parsePolicy(t, asksProg) })
 	res, err = b2.Do(t.Context(), asked(t, func(c *Call) { c.Ask = says(true) }), IO{})
-	b.wantDenied(t, "no approvals here", res, err, "nobody can be asked here")
+	b.wantDenied(t, "no approvals here", res, err, "no approver can be asked here")
 }
 
 // An approver answers from another process: here, another handle on the files.
@@ -389,7 +389,7 @@ func TestStillPending(t *testing.T) {
 	b.wantDenied(t, "a token of nowhere", res, err, "not known")
 	c.Approval = ""
 	res, err = b.Do(t.Context(), c, IO{})
-	b.wantDenied(t, "nobody enrolled", res, err, "nobody can be asked")
+	b.wantDenied(t, "nobody enrolled", res, err, "no approver can be asked")
 }
 
 // Input is read before the question is put, and all of it.

@@ -26,11 +26,11 @@ func (r *Invocation) ReadInput(ctx context.Context) error {
 	if r.Call.TypedInput {
 		r.IO.Stdin = nil
 		if r.Call.OnNotice != nil {
-			r.Call.OnNotice("the program gets no standard input: nobody can approve what is typed later")
+			r.Call.OnNotice("the program gets no standard input: what is typed later cannot be approved")
 		}
 		return nil
 	}
-	return r.capture(ctx, &r.IO, r.Question.Timeout, "somebody would have to approve all of it")
+	return r.capture(ctx, &r.IO, r.Question.Timeout, "an approver would have to approve all of it")
 }
 
 // capture reads all of standard input within a time; why says what for.

@@ -145,7 +145,7 @@ func keepaliveEvery(r *http.Request) time.Duration {
 	return time.Duration(min(max(n, minimum), maximum)) * time.Second
 }
 
-var errDetached = errors.New("nobody listens")
+var errDetached = errors.New("no client listens")
 
 // stream writes the envelopes of one answer. It is safe for concurrent use.
 type stream struct {

@@ -83,7 +83,7 @@ func (s *Server) approver(r *http.Request) (approval.Who, error) {
 			Hint: "caisson approvals enroll makes one; send it as Authorization: Bearer approver_…"}
 	}
 	if s.o.Approvals == nil {
-		return approval.Who{}, sandbox.Errorf(sandbox.ErrUnsupported, "approvals", "nobody is asked here")
+		return approval.Who{}, sandbox.Errorf(sandbox.ErrUnsupported, "approvals", "no approver is asked here")
 	}
 	store, err := s.o.Approvals.Store(r.Context())
 	if err != nil {

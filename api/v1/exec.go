@@ -33,7 +33,7 @@ type Exec struct {
 	Timeout     float64           `json:"timeout,omitempty" minimum:"0" maximum:"31536000" doc:"Seconds until it is ended; 0 is as long as the policy lets it"`
 	Terminal    *Terminal         `json:"terminal,omitempty" doc:"Give it a terminal; all its output is stdout then"`
 	Resumable   bool              `json:"resumable,omitempty" doc:"Where people are asked about it, answer at once with a problem that has an approval, instead of waiting a minute for them"`
-	Approval    string            `json:"approval,omitempty" maxLength:"256" doc:"The token of such a problem: the same request again, to run if somebody has said yes"`
+	Approval    string            `json:"approval,omitempty" maxLength:"256" doc:"The token of such a problem: the same request again, to run if an approver has said yes"`
 	Keep        int64             `json:"keep,omitempty" minimum:"0" maximum:"16777216" doc:"Bytes of each stream in an answer as a whole; 1 MiB when it is left out"`
 }
 

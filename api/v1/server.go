@@ -120,7 +120,7 @@ func (s *Server) Close() { s.live.Wait() }
 // config is the document's head, and how bodies are read and written: JSON alone.
 func config(version string) huma.Config {
 	c := huma.DefaultConfig("caisson", version)
-	c.Info.Description = "Sandboxes for code that nobody trusts."
+	c.Info.Description = "Sandboxes for untrusted code."
 	c.Info.License = &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"}
 	c.CreateHooks, c.SchemasPath, c.DocsPath = nil, "", "" // no links in answers, no pages
 	c.RejectUnknownQueryParameters = true

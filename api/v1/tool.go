@@ -26,7 +26,7 @@ type ToolCall struct {
 	Call      json.RawMessage `json:"call,omitempty" doc:"Instead: what a model's API gave, as it is. A tool_use block (Anthropic), a function_call or shell_call item (OpenAI's Responses), a tool call (Chat Completions)"`
 	SandboxID string          `json:"sandbox_id,omitempty" maxLength:"64" doc:"With call: the sandbox that it is about, where the model named none and the tool takes one: so for shell_call, and Anthropic's own bash and text editor"`
 	Resumable bool            `json:"resumable,omitempty" doc:"Where people are asked about it, answer at once with a problem that has an approval, instead of waiting a minute for them"`
-	Approval  string          `json:"approval,omitempty" maxLength:"256" doc:"The token of such a problem: the same call again, to run if somebody has said yes"`
+	Approval  string          `json:"approval,omitempty" maxLength:"256" doc:"The token of such a problem: the same call again, to run if an approver has said yes"`
 }
 
 // ToolResult is what came of a tool that was carried out.

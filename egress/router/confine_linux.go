@@ -88,7 +88,7 @@ func lower(which int, maximum uint64) error {
 func become(uid int) error {
 	if uid == 0 {
 		if os.Geteuid() == 0 {
-			return errors.New("root is nobody that a router may be")
+			return errors.New("a router may not run as root")
 		}
 		return nil
 	}

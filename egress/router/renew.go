@@ -82,7 +82,7 @@ func (r *Router) renew(ctx context.Context, s *Secret, serial int64) (int64, err
 	case <-r.ctx.Done():
 		return serial, errShut
 	case <-late.C:
-		return serial, errors.New("nobody renews it")
+		return serial, errors.New("it was not renewed in time")
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()

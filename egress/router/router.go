@@ -131,7 +131,7 @@ func New(o Options) (*Router, error) {
 	case o.MTU < 576 || o.MTU > 65535:
 		return nil, fmt.Errorf("router: an MTU of %d", o.MTU)
 	case o.Event == nil || o.Wire == nil:
-		return nil, errors.New("router: nobody to tell, or nothing to read")
+		return nil, errors.New("router: no receiver of events, or no wire to read")
 	}
 	if o.Lookup == nil {
 		o.Lookup = lookup

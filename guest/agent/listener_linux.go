@@ -13,7 +13,7 @@ import (
 	"github.com/caisson-run/caisson/guest/wire"
 )
 
-var errHungUp = errors.New("nobody listens any more")
+var errHungUp = errors.New("no client listens any more")
 
 // frameListener writes frames.
 type frameListener struct{ out *frameWriter }

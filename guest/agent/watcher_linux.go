@@ -122,7 +122,7 @@ func (w *watcher) keep(c *envd.Change) error {
 	defer w.mu.Unlock()
 	if len(w.changes) >= maxKept {
 		w.changes = nil
-		return &connectError{codeExhausted, fmt.Sprintf("watcher error: nobody asked for more than %d events", maxKept)}
+		return &connectError{codeExhausted, fmt.Sprintf("watcher error: the client did not ask for more than %d events", maxKept)}
 	}
 	w.changes = append(w.changes, c)
 	return nil

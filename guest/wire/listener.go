@@ -19,7 +19,7 @@ const chunkSize = 4 << 10
 
 // errNotTaken means that the host went away between its mark and our answer.
 // The next one may do better.
-var errNotTaken = errors.New("nobody took the answer")
+var errNotTaken = errors.New("the host did not take the answer")
 
 // Listener is the guest's end of a stream: a net.Listener whose connections
 // are sessions, one at a time.

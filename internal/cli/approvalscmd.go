@@ -140,7 +140,7 @@ func (a *app) credential(f *approvalFlags) (string, error) {
 	case text == "":
 		tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 		if err != nil {
-			return "", &sandbox.Error{Op: "approvals", Kind: sandbox.ErrInvalid, Problem: "nobody says who answers",
+			return "", &sandbox.Error{Op: "approvals", Kind: sandbox.ErrInvalid, Problem: "no credential says who answers",
 				Hint: "give your credential in " + approverEnv + ", or --credential FILE"}
 		}
 		defer tty.Close()
@@ -308,7 +308,7 @@ func (a *app) approvalsEnroll(f *approvalFlags) *cobra.Command {
 		Use:   "enroll NAME",
 		Short: "Make an approver's credential and show it, once",
 		Long: `Make an approver's credential and show it, once. The first approver of a state
-directory needs nobody's word; every other one needs the credential of one who is
+directory needs no credential; every other one needs that of an approver who is
 enrolled.`,
 		Example: `  caisson approvals enroll ada`,
 		Args:    one("the approver's name", "caisson approvals enroll ada"),

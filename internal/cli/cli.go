@@ -78,7 +78,7 @@ func (a *app) root(args ...string) *cobra.Command {
 	asked := false // for versions, where every program is asked
 	root := &cobra.Command{
 		Use:   "caisson",
-		Short: "Run code that nobody trusts, in a sandbox",
+		Short: "Run untrusted code in a sandbox",
 		Long: `caisson runs what AI agents write (code, shell commands) where it can do no
 harm: behind gVisor's application kernel, with no network, no file of yours that
 you did not name, and a limit on everything.

@@ -60,7 +60,7 @@ func (a *app) approveServers(cmd *cobra.Command, f *gatewayFlags, args []string)
 		}
 		if !f.yes {
 			if !isTerminal(a.in) {
-				return &sandbox.Error{Op: cmd.CommandPath(), Kind: sandbox.ErrDenied, Problem: "nobody can be asked here", Hint: "run it at a terminal, or give --yes"}
+				return &sandbox.Error{Op: cmd.CommandPath(), Kind: sandbox.ErrDenied, Problem: "no approver can be asked here", Hint: "run it at a terminal, or give --yes"}
 			}
 			fmt.Fprintf(a.out, "Approve the tools of %s as they are now? [y/N] ", r.Server)
 			answer, _ := bufio.NewReader(a.in).ReadString('\n')

@@ -91,7 +91,7 @@ every call is recorded.
 
 What a server says of its tools when it is first seen is kept. A tool that is
 new or says something else later is hidden until caisson mcp approve shows it to
-somebody who approves it. A server that crashes is started again, later each
+a person who approves it. A server that crashes is started again, later each
 time.`,
 		Example: `  caisson mcp gateway --policy servers.yaml
   caisson mcp gateway --policy servers.yaml files search

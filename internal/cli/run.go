@@ -59,7 +59,7 @@ nothing else of this host but what you name.
 
 In a directory that is mounted rw, what would run something on this host later is
 read-only: .git as a whole, what its config names, .vscode, .envrc and more. Those
-that do not exist show as empty ones, so that nobody can make them: in a directory
+that do not exist show as empty ones, so that code cannot make them: in a directory
 that is no git repository an empty .git, and HEAD (or refs, or objects), without
 which git takes it for no bare repository whose config it would run. They are gone
 afterwards. Directories that hold such files cannot be moved.

@@ -109,7 +109,7 @@ func ByDescriptor(path string) bool {
 
 var (
 	errNoFile = errors.New("it is no file")
-	errAlone  = errors.New("it is a pipe, and nobody writes to it")
+	errAlone  = errors.New("it is a pipe, and no process writes to it")
 )
 
 // open waits for no writer of a pipe and for no device.

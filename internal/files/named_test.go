@@ -48,7 +48,7 @@ func TestRead(t *testing.T) {
 		{path: file, want: "a file"},
 		{path: byFD(r), want: "a pipe"},
 		{path: os.DevNull},
-		{path: fifo(t), why: "it is a pipe, and nobody writes to it"},
+		{path: fifo(t), why: "it is a pipe, and no process writes to it"},
 		{path: "/dev/zero", why: "it is no file"},
 		{path: filepath.Dir(file), why: "it is no file"},
 		{path: byFD(zero), why: "it has more than 6 bytes"},

@@ -151,7 +151,7 @@ func (l *look) names(d io.Closer, read func(int) ([]fs.DirEntry, error)) ([]fs.D
 		case time.Now().After(l.until):
 			return nil, errUnseen("there was no time left to look at all of it; the rest was not looked at")
 		case l.ctx.Err() != nil:
-			return nil, errUnseen("nobody waited for all of it to be looked at; the rest was not looked at")
+			return nil, errUnseen("the caller did not wait for all of it to be looked at; the rest was not looked at")
 		case errors.Is(err, io.EOF):
 			slices.SortFunc(all, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 			return all, nil

@@ -232,7 +232,7 @@ func TestLookIsBounded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	src := workspace(t)
-	if got := Remember(src, nil, nil).Look(ctx); len(got) != 1 || !strings.Contains(got[0].Problem, "nobody waited") {
+	if got := Remember(src, nil, nil).Look(ctx); len(got) != 1 || !strings.Contains(got[0].Problem, "the caller did not wait") {
 		t.Errorf("cancelled: %v", got)
 	}
 }

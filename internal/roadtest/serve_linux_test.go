@@ -200,7 +200,7 @@ func diesWith(t *testing.T, key, binary, state string, args ...string) {
 	d = startDaemon(t, binary, state, args...)
 	noRuns(t, state)
 	var why struct{ Detail string }
-	if code := d.ask(t, key, "GET", "/v1/sandboxes/"+made.ID, "", &why); code != 404 || !strings.Contains(why.Detail, "could not live on without it") {
+	if code := d.ask(t, key, "GET", "/v1/sandboxes/"+made.ID, "", &why); code != 404 || !strings.Contains(why.Detail, "could not run on without it") {
 		t.Errorf("%s: %d, %s", args, code, why.Detail)
 	}
 	if kinds := recorded(t, state, made.ID); kinds["end_sandbox"] != 1 {

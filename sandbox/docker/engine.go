@@ -165,7 +165,7 @@ func (e *engine) unreachable(err error) error {
 	out := &sandbox.Error{Op: "engine " + e.at.String(), Kind: sandbox.ErrUnavailable, Problem: "it does not answer", Cause: err, Hint: noEngineRemedy}
 	switch {
 	case errors.Is(err, os.ErrPermission):
-		out.Problem, out.Hint = "you may not speak to it", "as root: usermod -aG docker $USER, then log in again (whoever may speak to the engine is as good as root); or use rootless Podman"
+		out.Problem, out.Hint = "you may not speak to it", "as root: usermod -aG docker $USER, then log in again (a user who may speak to the engine is as good as root); or use rootless Podman"
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		out.Hint = "see whether it hangs: docker version"
 	}

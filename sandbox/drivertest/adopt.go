@@ -26,7 +26,7 @@ import (
 var adoptTests = []test{
 	{name: "it outlives an owner that is killed", run: testAdopt, only: living},
 	{name: "it has one owner at a time", run: testOneOwner, only: living},
-	{name: "nobody comes", run: testNobodyComes, only: living},
+	{name: "no owner comes", run: testNobodyComes, only: living},
 	{name: "its time is over meanwhile", run: testTimeIsOver, only: living},
 	{name: "it was not allowed to outlive its owner", run: testNotGenerous, only: living},
 	{name: "what takes claims is judged", run: testFalseClaims, only: living},

@@ -22,7 +22,7 @@ var stdioTests = []test{
 	{name: "large and binary", run: testLargeBinary},
 	{name: "from a file", run: testFileInput},
 	{name: "apart and in full", run: testBothOutputs},
-	{name: "input nobody reads", run: testUnreadInput},
+	{name: "input that is not read", run: testUnreadInput},
 	{name: "a failed write kills", run: testFailedWrite},
 	{name: "memory of the caller stays flat", run: testFlatMemory},
 	{name: "a background child holds nothing up", run: testBackgroundChild},

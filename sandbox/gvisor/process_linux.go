@@ -73,4 +73,4 @@ func (s *stranger) use(f func(fd int)) {
 func (s *stranger) pid() int { return s.number }
 func (s *stranger) forget()  { s.fd.Close() }
 
-func (*stranger) how() string { return "it was adopted, so that nobody knows how" }
+func (*stranger) how() string { return "it was adopted, so that its exit status is unknown" }

@@ -218,7 +218,7 @@ func (s *shimProcess) lost(err error) error {
 	return &sandbox.Error{
 		Op: "run sandbox", Kind: sandbox.ErrUnavailable, Cause: err,
 		Problem: "its keeper process ended early (" + s.how() + ")",
-		Hint:    "somebody killed it, or the host is out of memory; try again",
+		Hint:    "another process killed it, or the host is out of memory; try again",
 	}
 }
 

@@ -191,13 +191,13 @@ func (l *launch) explain(e syscall.Errno) error {
 	switch {
 	case e == syscall.EINTR:
 		err.Problem = "it was killed while it was made"
-		err.Hint = "the memory limit may be too small, or somebody killed it; try again"
+		err.Hint = "the memory limit may be too small, or another process killed it; try again"
 	case errors.Is(e, syscall.ENOMEM):
 		err.Hint = "raise --memory, or stop something else"
 	case errors.Is(e, syscall.EAGAIN):
 		err.Hint = "too many processes or namespaces; stop something else"
 	case errors.Is(e, syscall.ESTALE):
-		err.Kind, err.Hint = sandbox.ErrConflict, "somebody changes what is mounted; try again"
+		err.Kind, err.Hint = sandbox.ErrConflict, "another process changes what is mounted; try again"
 	}
 	return err
 }

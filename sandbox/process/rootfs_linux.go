@@ -50,7 +50,7 @@ func newRootfs(spec *sandbox.Spec) (*rootfs, error) {
 		}
 	}
 	if spec.Root.Dir == nil {
-		return nil, sandbox.Errorf(sandbox.ErrUnsupported, "prepare sandbox", "this level takes no root but a directory: the kernel mounts nobody's file systems for it")
+		return nil, sandbox.Errorf(sandbox.ErrUnsupported, "prepare sandbox", "this level takes no root but a directory: its processes may mount no file system of a device or an image")
 	}
 	w := &rootfs{spec: spec}
 	w.scratch, w.cow = spec.Shares()

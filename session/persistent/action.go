@@ -66,14 +66,14 @@ func (a *action) begin(ctx context.Context, k *Key, g *grant, call *session.Call
 	}
 	in := a.in
 	call.Actor, call.Account, call.Operator, call.Sudo = k.Actor(), k.ID, k.Owner != "", in.env.Spec.Sudo
-	as, nobody := a.Account(call.User)
-	call.Root = call.Root || call.User != "" && nobody == nil && as.UID == 0
+	as, unknown := a.Account(call.User)
+	call.Root = call.Root || call.User != "" && unknown == nil && as.UID == 0
 	r := &session.Invocation{Session: g.session, Call: call, IO: io, ID: in.run.ID, Name: a.l.id}
 	v, err := r.Decide()
 	if as != a.User {
 		r.Intent.User = call.User
 	}
-	if err = cmp.Or(nobody, err); err != nil {
+	if err = cmp.Or(unknown, err); err != nil {
 		return r.Failed(ctx, err)
 	}
 	r.Intent.Isolation = in.run.Plan.Isolation

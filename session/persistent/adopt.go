@@ -41,7 +41,7 @@ func (a *adoption) run(life context.Context) {
 	}
 	reason := "caisson was ended while it ran, and it could not be taken over: " + err.Error()
 	if errors.Is(err, sandbox.ErrNotFound) {
-		reason = "caisson was ended while it ran, and it ended before the next one came: by itself, or because nobody came in time"
+		reason = "caisson was ended while it ran, and it ended before the next one came: by itself, or because the next one came too late"
 	}
 	if err := l.end(context.Background(), reason); err != nil {
 		b.o.Notice("sandbox " + l.id + ": " + err.Error())
@@ -103,7 +103,7 @@ func (a *adoption) claim(ctx context.Context) error {
 			r.Undo.Add(func(context.Context) error { return r.Dir.Remove() })
 		}
 	} else {
-		err = sandbox.Errorf(sandbox.ErrUnavailable, "adopt sandbox", "nobody held its directory")
+		err = sandbox.Errorf(sandbox.ErrUnavailable, "adopt sandbox", "no process held its directory")
 	}
 	r.Undo.Add(session.WithLimit(b.o.EndLimit, box.Destroy))
 	if err != nil {

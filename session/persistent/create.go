@@ -130,7 +130,7 @@ func (c *Create) check() error {
 	case !slices.Contains([]registry.Action{"", registry.Kill, registry.Pause, registry.PauseFiles}, c.OnTimeout):
 		return invalid("on timeout", fmt.Sprintf("%q is not known", sandbox.Clip(string(c.OnTimeout), 32)), "use kill, pause or pause-files")
 	case c.OnTimeout == registry.PauseFiles && c.AutoResume:
-		return invalid("on timeout", "what was paused without its memory does not wake by itself: whoever asked would meet nothing that runs", "leave auto-resume out, or keep the memory")
+		return invalid("on timeout", "what was paused without its memory does not wake by itself: a caller would meet nothing that runs", "leave auto-resume out, or keep the memory")
 	}
 	return nil
 }

@@ -140,7 +140,7 @@ func (a *fileCall) allow(ctx context.Context, kind policy.Kind, p string) error 
 		return nil
 	case v.Decision == policy.Ask:
 		q := v.Question.Askings[0]
-		err = &sandbox.Error{Op: "policy", Kind: sandbox.ErrDenied, Problem: q.What + ", and nobody can be asked while a file is on its way", Rule: q.Rule,
+		err = &sandbox.Error{Op: "policy", Kind: sandbox.ErrDenied, Problem: q.What + ", and no approver can be asked while a file is on its way", Rule: q.Rule,
 			Hint: "call the tool " + fileTool(kind) + ", which waits for an answer"}
 	case v.Decision != policy.Allow:
 		err = v.Err()

@@ -109,7 +109,7 @@ func awaited(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
 	}
-	return &sandbox.Error{Op: "create sandbox", Kind: sandbox.ErrUnavailable, Problem: "nobody waits for it any more", Cause: context.Cause(ctx)}
+	return &sandbox.Error{Op: "create sandbox", Kind: sandbox.ErrUnavailable, Problem: "the caller no longer waits for it", Cause: context.Cause(ctx)}
 }
 
 // begin lets a sandbox that was started go on by itself.

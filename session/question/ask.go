@@ -37,7 +37,7 @@ type Asking struct {
 // *Pending where the frontend does not wait.
 func (a *Asking) Settle(ctx context.Context, subject func(context.Context) (*approval.Subject, error), release func(context.Context) error) (*audit.Approval, error) {
 	if a.Approvals == nil {
-		return nil, a.refusal("nobody can be asked here", nil)
+		return nil, a.refusal("no approver can be asked here", nil)
 	}
 	store, err := a.Approvals.Store(ctx)
 	if err != nil {
@@ -84,7 +84,7 @@ func (a *Asking) ask(ctx context.Context, store *approval.Store, subject func(co
 	}
 	reach := func(c approval.Channel) bool { return slices.Contains(channels, c) }
 	if asker == nil && !reachable && !(a.Resumable && slices.ContainsFunc(a.Reach, reach)) {
-		no := a.refusal("nobody can be asked: there is no terminal that the policy takes an answer from, and no approver is enrolled", nil)
+		no := a.refusal("no approver can be asked: there is no terminal that the policy takes an answer from, and no approver is enrolled", nil)
 		no.Hint = "enroll one, and try again: caisson approvals enroll NAME"
 		return "", no
 	}
@@ -219,7 +219,7 @@ func (a *Asking) wait(parent context.Context, store *approval.Store, req *approv
 			why = err
 		}
 		cerr := store.Cancel(context.WithoutCancel(parent), req.ID, why.Error())
-		return a.refusal("nobody had answered when the call was given up", errors.Join(why, cerr))
+		return a.refusal("no approver had answered when the call was given up", errors.Join(why, cerr))
 	}
 	if err := r.Refusal(); err != nil {
 		return a.refusal("", errors.Join(err, aerr))
@@ -228,7 +228,7 @@ func (a *Asking) wait(parent context.Context, store *approval.Store, req *approv
 }
 
 // errNoAnswer is the end of a call's AnswerTimeout.
-var errNoAnswer = errors.New("nobody has answered yet")
+var errNoAnswer = errors.New("no approver has answered yet")
 
 // askThere asks by the frontend's own way. What goes wrong there ends the question:
 // there is no yes.

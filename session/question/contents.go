@@ -60,7 +60,7 @@ func Contents(call *policy.Call, argv []string, dir string, search []string, rea
 	dirs := []string{dir}
 	for _, c := range Starts(call, argv) {
 		if dirs = movedTo(dirs, c); len(dirs) > maxDirs {
-			return nil, &sandbox.Error{Op: "approval", Kind: sandbox.ErrDenied, Problem: "it changes its directory too often for anybody to follow",
+			return nil, &sandbox.Error{Op: "approval", Kind: sandbox.ErrDenied, Problem: "it changes its directory too often for an approver to follow",
 				Hint: "write absolute paths", Rule: "built-in: approvals"}
 		}
 		for i, word := range c {

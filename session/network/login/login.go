@@ -79,7 +79,7 @@ const maxFile = 256 << 10
 
 // Errors of Open. Others are of files and providers; none has a token in it.
 var (
-	ErrAbsent  = errors.New("nobody has logged in on this host")
+	ErrAbsent  = errors.New("there is no login on this host")
 	ErrUnknown = errors.New("there is no such login")
 )
 
