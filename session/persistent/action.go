@@ -39,9 +39,9 @@ type action struct {
 	err  error
 }
 
-// begin decides call, which is to run in the sandbox, and records the intent; io is what the
-// program gets of it.
-func (h *Handle) begin(ctx context.Context, call *session.Call, io session.IO) (*action, error) {
+// newAction decides call, which is to run in the sandbox of h, and records the intent; io is
+// what the program gets of it.
+func newAction(ctx context.Context, h *Handle, call *session.Call, io session.IO) (*action, error) {
 	g, err := h.boxes.grants.of(h.key)
 	if err != nil {
 		return nil, err

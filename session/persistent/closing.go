@@ -90,60 +90,70 @@ func (l *managed) shutDown(ctx context.Context) error {
 	if l.here() == nil {
 		return nil // it never ran, or is kept on the disk
 	}
-	if held.stays() {
-		return held.letGo(ctx)
+	l.mu.Lock()
+	d := departure{l: held, in: l.in, rec: l.rec.Clone()}
+	l.mu.Unlock()
+	return d.run(ctx)
+}
+
+// departure is what becomes of a sandbox when its caisson is stopped.
+type departure struct {
+	l   locked
+	in  *running          // nil for one that stands still
+	rec *registry.Sandbox // when it began
+}
+
+// run lets go of the sandbox, writes it down, or ends it: the first that can be.
+func (d *departure) run(ctx context.Context) error {
+	if d.stays() {
+		return d.letGo(ctx)
 	}
-	if held.suspends() {
-		err := held.suspend(ctx)
-		if err == nil || l.state() == registry.Ended {
+	if d.suspends() {
+		err := d.suspend(ctx)
+		if err == nil || d.l.state() == registry.Ended {
 			return err
 		}
 	}
-	return held.end(ctx, "caisson was stopped")
+	return d.l.end(ctx, "caisson was stopped")
 }
 
-// suspends says whether a sandbox that runs outlives a caisson that is stopped.
-func (l locked) suspends() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.in == nil || l.b.o.EndOnClose {
-		return false
-	}
-	_, ok := l.in.box.(sandbox.Snapshotter)
-	return ok && l.in.caps.Snapshot
+// stays says whether Close lets go of the sandbox.
+func (d *departure) stays() bool {
+	o := &d.l.b.o
+	return o.Leave && o.Grace > 0 && !o.EndOnClose && d.in != nil && d.in.survivor() != nil && d.rec.Life != nil
 }
 
-// suspend writes a running sandbox down for the next caisson.
-func (l locked) suspend(ctx context.Context) error {
-	l.mu.Lock()
-	l.rec.Waits = true
-	l.mu.Unlock()
-	if err := l.pause(ctx, registry.Pause, "caisson was stopped"); err != nil {
-		l.mu.Lock()
-		l.rec.Waits = false
-		l.mu.Unlock()
-		return err
-	}
-	return nil
-}
-
-// stays says whether Close lets go of a sandbox that runs.
-func (l locked) stays() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.o.Leave && l.b.o.Grace > 0 && !l.b.o.EndOnClose && l.in != nil && l.in.survivor() != nil && l.rec.Life != nil
-}
-
-// letGo lets go of a sandbox that runs, and of what this process has of it. Its
-// network is closed until the next owner takes it over.
-func (l locked) letGo(ctx context.Context) error {
-	l.mu.Lock()
-	in := l.in
-	l.mu.Unlock()
-	l.leave(in, false)
-	err := in.survivor().Leave()
-	in.run.Dir.Release()
+// letGo lets go of the sandbox, and of what this process has of it. Its network is closed
+// until the next owner takes it over.
+func (d *departure) letGo(ctx context.Context) error {
+	d.l.leave(d.in, false)
+	err := d.in.survivor().Leave()
+	d.in.run.Dir.Release()
 	// The sandbox and its directory are not this process's any more, so that
 	// undoing what was made leaves them alone.
-	return errors.Join(err, in.close(ctx))
+	return errors.Join(err, d.in.close(ctx))
+}
+
+// suspends says whether the sandbox can be written down for the next caisson.
+func (d *departure) suspends() bool {
+	if d.in == nil || d.l.b.o.EndOnClose {
+		return false
+	}
+	_, ok := d.in.box.(sandbox.Snapshotter)
+	return ok && d.in.caps.Snapshot
+}
+
+// suspend writes the sandbox down for the next caisson.
+func (d *departure) suspend(ctx context.Context) error {
+	waits := func(yes bool) {
+		d.l.mu.Lock()
+		defer d.l.mu.Unlock()
+		d.l.rec.Waits = yes
+	}
+	waits(true)
+	err := d.l.pause(ctx, registry.Pause, "caisson was stopped")
+	if err != nil {
+		waits(false)
+	}
+	return err
 }

@@ -18,7 +18,7 @@ import (
 // Exec runs one program in the sandbox under the limits that are a program's, and
 // waits for its end. See [Session.Do] for what the Result and an error are.
 func (h *Handle) Exec(ctx context.Context, call *session.Call, io session.IO) (res *sandbox.Result, err error) {
-	a, err := h.begin(ctx, call, io)
+	a, err := newAction(ctx, h, call, io)
 	if err != nil {
 		return nil, err
 	}

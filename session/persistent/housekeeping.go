@@ -31,7 +31,7 @@ const (
 const unswept = "something that a dead caisson left could not be removed: "
 
 // keepHouse forgets what is too old and sweeps again, until everything is stopped.
-func (b *Sandboxes) keepHouse() {
+func keepHouse(b *Sandboxes) {
 	g := b.background
 	g.repeat(b.o.Clock, forgetEvery, func() time.Duration {
 		if err := b.o.forget(g.life); err != nil && g.life.Err() == nil {

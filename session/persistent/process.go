@@ -53,7 +53,7 @@ type started struct {
 // top of the sandbox's own. call.TTY gives the program a terminal.
 func (h *Handle) Start(ctx context.Context, call *session.Call, o StartOptions) (*Process, error) {
 	call.WritesInput = o.Stdin
-	a, err := h.begin(ctx, call, session.IO{})
+	a, err := newAction(ctx, h, call, session.IO{})
 	if err != nil {
 		return nil, err
 	}

@@ -171,6 +171,18 @@ func (n *inventory) takeRoom(s *Snapshot, q Quota) error {
 	return nil
 }
 
+// addSnapshot takes the room of a snapshot that was written, and writes down whose it is.
+func (n *inventory) addSnapshot(ctx context.Context, r *registry.DB, s *Snapshot, q Quota) error {
+	if err := n.takeRoom(s, q); err != nil {
+		return err
+	}
+	err := r.PutSnapshot(context.WithoutCancel(ctx), s)
+	if err != nil {
+		n.giveRoom(s)
+	}
+	return err
+}
+
 // giveRoom gives the room of a snapshot back.
 func (n *inventory) giveRoom(s *Snapshot) {
 	n.mu.Lock()

@@ -7,7 +7,7 @@
 //
 // Inside, managed is one sandbox, and locked the same for the one call that may change it.
 // running is what there is of it while it runs. A change of several steps has a type of its
-// own: creation, pausing, networkChange, adoption.
+// own: creation, pausing, networkChange, adoption, departure.
 //
 // Lock order: the change of a sandbox, the mu of the inventory, that sandbox's mu, and last the
 // mu of the background.
@@ -171,7 +171,7 @@ func OpenSandboxes(ctx context.Context, o SandboxesOptions) (*Sandboxes, error) 
 		b.background.stop()
 		return nil, errors.Join(err, b.claim.Remove())
 	}
-	b.keepHouse()
+	keepHouse(b)
 	if o.Ready > 0 {
 		if g, err := b.grants.of(&Key{}); err == nil {
 			b.warmPool.want(g, BaseTemplate)

@@ -37,7 +37,10 @@ func (h *Handle) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
 			return err
 		}
 		s.Sandbox = l.record()
-		if err := b.keepSnapshot(ctx, s, g.profile.Quota); err != nil {
+		if s.Bytes, err = b.kept.size(s.Kept); err == nil {
+			err = b.inventory.addSnapshot(ctx, b.o.Registry, s, g.profile.Quota)
+		}
+		if err != nil {
 			return errors.Join(err, b.kept.drop(s.Kept))
 		}
 		b.events.tell(s.Sandbox, "snapshot")
@@ -47,20 +50,6 @@ func (h *Handle) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-// keepSnapshot writes down whose a snapshot is, where its key has the room.
-func (b *Sandboxes) keepSnapshot(ctx context.Context, s *Snapshot, q Quota) (err error) {
-	if s.Bytes, err = b.kept.size(s.Kept); err != nil {
-		return err
-	}
-	if err := b.inventory.takeRoom(s, q); err != nil {
-		return err
-	}
-	if err = b.o.Registry.PutSnapshot(context.WithoutCancel(ctx), s); err != nil {
-		b.inventory.giveRoom(s)
-	}
-	return err
 }
 
 // copyDown writes a running sandbox into a directory of its own, which is the
