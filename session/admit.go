@@ -35,7 +35,7 @@ func (r *Invocation) Admit(ctx context.Context) (*Admission, *sandbox.Result, er
 			res, err := r.refuse(ctx, r.Session.o.Journal, why)
 			return nil, res, err
 		}
-		return nil, nil, r.Failed(ctx, why)
+		return nil, nil, r.Failed(ctx, r.Session.o.Journal, why)
 	}
 	verdict, err := r.Verdict()
 	if err != nil {
@@ -70,7 +70,7 @@ func (r *Invocation) Admit(ctx context.Context) (*Admission, *sandbox.Result, er
 	}
 	r.Intent.Env = append(r.Intent.Env, slices.Sorted(maps.Keys(r.Plan.Env))...)
 	a := &Admission{}
-	if a.Driver, a.Posture, err = r.Level(ctx); err != nil {
+	if a.Driver, a.Posture, err = r.Level(ctx, r.Session, r.Call); err != nil {
 		return stop(err)
 	}
 	if r.Session.o.Outlive || r.Life != nil { // else nothing asks for it
@@ -90,7 +90,7 @@ func (r *Invocation) Admit(ctx context.Context) (*Admission, *sandbox.Result, er
 	if err := r.begins.fit(a.Env.Spec); err != nil {
 		return stop(err)
 	}
-	r.tellToolchains(a)
+	a.tellToolchains(&r.Plan, &r.Intent)
 	if a.Env.Spec.Executables != nil {
 		a.Posture.Commands = commandsEnforced
 	}
@@ -102,8 +102,8 @@ func (r *Invocation) Admit(ctx context.Context) (*Admission, *sandbox.Result, er
 }
 
 // tellToolchains says in posture and record which toolchains there are.
-func (r *Invocation) tellToolchains(a *Admission) {
-	for _, t := range r.Plan.Toolchains {
+func (a *Admission) tellToolchains(p *policy.Plan, in *audit.Intent) {
+	for _, t := range p.Toolchains {
 		a.Posture.Toolchains = append(a.Posture.Toolchains, t.Source)
 	}
 	t := a.Env.PathTools
@@ -112,7 +112,7 @@ func (r *Invocation) tellToolchains(a *Admission) {
 	}
 	for _, name := range t.Names() {
 		a.Posture.Toolchains = append(a.Posture.Toolchains, name)
-		r.Intent.Mounts = append(r.Intent.Mounts, audit.Mount{Name: name, Target: name, Access: sandbox.ReadOnly.String()})
+		in.Mounts = append(in.Mounts, audit.Mount{Name: name, Target: name, Access: sandbox.ReadOnly.String()})
 	}
 }
 
@@ -239,25 +239,6 @@ func mountsForRecord(p *policy.Plan) []audit.Mount {
 		add(root.Source, "/", sandbox.ReadOnly.String())
 	}
 	return out
-}
-
-// refuse records a refusal, by policy or by a rule that is built in. It is a
-// Result: the caller's question was answered. What cannot be meant is recorded, too,
-// and is an error.
-func (d *Decision) refuse(ctx context.Context, j audit.Journal, why error) (*sandbox.Result, error) {
-	res := &sandbox.Result{Status: sandbox.StatusDenied, Reason: why.Error(), Findings: d.Findings}
-	var e *sandbox.Error
-	if errors.As(why, &e) {
-		res.Rule, res.Hint = e.Rule, e.Hint
-	}
-	out := audit.Outcome{Status: audit.Refused, Result: res, Error: why.Error()}
-	if err := audit.Refuse(ctx, j, d.Intent, out); err != nil {
-		return nil, err
-	}
-	if errors.Is(why, sandbox.ErrInvalid) {
-		return nil, why
-	}
-	return res, nil
 }
 
 // OfferRoot takes the root that a template offers off a call whose policy has none: one

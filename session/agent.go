@@ -10,45 +10,7 @@ import (
 
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/session/environment"
 )
-
-// withAgent runs the program in a living sandbox, through the guest agent, and
-// takes the files out that the plan lets out.
-func (r *Invocation) withAgent(ctx context.Context, box sandbox.Instance, w *environment.Environment, ex *sandbox.Exec, k *keeper) (*sandbox.Result, error) {
-	if err := Watchable(ctx, r.Call, &r.Plan, box.Usage); err != nil {
-		return nil, err
-	}
-	conn, err := box.Dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	client, err := guest.NewClient(conn, guest.Options{User: w.Spec.User, Limits: w.Spec.Limits, NewPrivileges: w.Spec.Sudo})
-	if err != nil {
-		return nil, err
-	}
-	r.Undo.Add(func(context.Context) error { client.Close(); return nil }) // the box goes next
-	if err := r.begins.place(ctx, client); err != nil {
-		return nil, err
-	}
-	began := time.Now()
-	stop := sampling(ctx, box, ex, MaxBlind, r.blind)
-	exit, err := client.Run(ctx, ex)
-	stop()
-	res := &sandbox.Result{WallMS: time.Since(began).Milliseconds()}
-	figures(ctx, box, res)
-	if AwaitEnd(ctx, box, exit, err) {
-		figures(ctx, box, res) // the last ones
-	}
-	if err := ended(ctx, box, res, exit, err); err != nil {
-		return nil, err
-	}
-	if res.Resource == "" && ctx.Err() == nil {
-		r.files.Take(ctx, client, w.Dir, res)
-	}
-	k.readFrom(box)
-	return res, nil
-}
 
 // How long the level may take to say that the sandbox has ended, after its agent was
 // lost, or said that SIGKILL ended the program: the level and the agent are heard on

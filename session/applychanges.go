@@ -82,7 +82,7 @@ func (s *Session) changesIntent(call *Call, kind string, set *changes.Set) audit
 }
 
 // applyByRules applies what the policy lets be applied without a person.
-func (r *Invocation) applyByRules(ctx context.Context, res *sandbox.Result) {
+func applyByRules(ctx context.Context, r *Invocation, res *sandbox.Result) {
 	if res == nil || res.Changes == nil || res.Changes.ID == "" || len(r.Plan.Changes.Rules) == 0 {
 		return
 	}

@@ -32,9 +32,9 @@ type keeper struct {
 	err  error
 }
 
-// keeper is nil where nothing is kept. What the host changed up to called, when the call
+// newKeeper is that of a one-shot; nil where nothing is kept. What the host changed up to called, when the call
 // came, is no conflict: the program, which has not started, will see it.
-func (r *Invocation) keeper(ctx context.Context, e *environment.Environment, called time.Time) (*keeper, error) {
+func newKeeper(ctx context.Context, r *Invocation, e *environment.Environment, called time.Time) (*keeper, error) {
 	p := r.Plan.Changes
 	if p == nil || p.Discard {
 		return nil, nil

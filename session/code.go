@@ -236,7 +236,7 @@ func newReader(of *Call, base *Invocation, s code.Script, text []byte) *Invocati
 
 // readOut runs a reader: it is recorded like any sandbox.
 func readOut(ctx context.Context, r *Invocation) (*sandbox.Result, error) {
-	d, posture, err := r.Level(ctx)
+	d, posture, err := r.Level(ctx, r.Session, r.Call)
 	if err != nil {
 		return nil, err
 	}
@@ -253,9 +253,7 @@ func readOut(ctx context.Context, r *Invocation) (*sandbox.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	res, err := r.CarryOut(ctx, w.Exec, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) {
-		return r.start(ctx, d, w, ex, nil)
-	})
+	res, err := r.CarryOut(ctx, w.Exec, (&oneshot{Invocation: r, driver: d, env: w}).start)
 	if res != nil {
 		r.Finish(res, posture)
 	}

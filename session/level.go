@@ -17,55 +17,55 @@ const (
 	commandsParsed   = "parsed only"
 )
 
-// Level finds the driver of the plan and refuses what it cannot enforce, by
-// name. The posture it returns says how each limit in force holds.
-func (r *Invocation) Level(ctx context.Context) (sandbox.Driver, sandbox.Posture, error) {
+// Level finds the driver of the plan, notes its Caps, and refuses what it cannot enforce,
+// by name. The posture it returns says how each limit in force holds.
+func (d *Decision) Level(ctx context.Context, s *Session, call *Call) (sandbox.Driver, sandbox.Posture, error) {
 	none := sandbox.Posture{}
-	d, err := r.Session.driver(r.Plan.Isolation)
+	driver, err := s.driver(d.Plan.Isolation)
 	if err != nil {
 		return nil, none, err
 	}
-	caps, err := d.Probe(ctx)
+	caps, err := driver.Probe(ctx)
 	if err != nil {
 		return nil, none, err
 	}
 	if caps.Unusable != "" {
-		return nil, none, &sandbox.Error{Op: "isolation " + r.Plan.Isolation, Kind: sandbox.ErrUnsupported, Problem: caps.Unusable,
+		return nil, none, &sandbox.Error{Op: "isolation " + d.Plan.Isolation, Kind: sandbox.ErrUnsupported, Problem: caps.Unusable,
 			Hint: hintOr(caps.Remedy, "caisson doctor says what is missing")}
 	}
-	r.Caps = caps
-	if err := features(r.Call, &r.Plan, caps); err != nil {
+	d.Caps = caps
+	if err := features(call, &d.Plan, caps); err != nil {
 		return nil, none, err
 	}
-	posture := sandbox.Posture{Isolation: r.Plan.Isolation, Network: "none", Root: r.Plan.Root || r.Call.Sudo && caps.Root, Limits: map[sandbox.LimitName]sandbox.Enforcement{}}
-	if r.Plan.Network != nil {
+	posture := sandbox.Posture{Isolation: d.Plan.Isolation, Network: "none", Root: d.Plan.Root || call.Sudo && caps.Root, Limits: map[sandbox.LimitName]sandbox.Enforcement{}}
+	if d.Plan.Network != nil {
 		posture.Network = "allow-list"
-		posture.Ended, posture.Secrets, posture.Open = r.Plan.Network.Ended(), r.Intent.Secrets, r.Plan.Network.Open()
+		posture.Ended, posture.Secrets, posture.Open = d.Plan.Network.Ended(), d.Intent.Secrets, d.Plan.Network.Open()
 	}
-	posture.Mounts = apart(&r.Plan, caps)
-	for _, v := range r.Plan.Volumes {
+	posture.Mounts = apart(&d.Plan, caps)
+	for _, v := range d.Plan.Volumes {
 		posture.Volumes = append(posture.Volumes, v.Name)
 	}
-	if r.Plan.Commands != nil {
+	if d.Plan.Commands != nil {
 		posture.Commands = commandsParsed // until its environment is made
 	}
-	if c := r.Plan.Commands; c != nil && c.Enforce != "" && !r.Plan.BestEffort {
+	if c := d.Plan.Commands; c != nil && c.Enforce != "" && !d.Plan.BestEffort {
 		switch {
 		case !caps.Executables:
-			return nil, none, &sandbox.Error{Op: "commands.enforce", Kind: sandbox.ErrUnsupported, Problem: r.Plan.Isolation + " does not look at what is executed here",
+			return nil, none, &sandbox.Error{Op: "commands.enforce", Kind: sandbox.ErrUnsupported, Problem: d.Plan.Isolation + " does not look at what is executed here",
 				Hint: "take a level that does (gvisor, process), or leave enforce out and have commands parsed only", Rule: c.Enforce}
 		case len(c.Programs) == 0:
 			return nil, none, &sandbox.Error{Op: "commands.enforce", Kind: sandbox.ErrInvalid, Problem: "the list does not say what may be executed",
 				Hint: "name the programs in commands.allow, without *", Rule: c.Enforce}
 		}
 	}
-	if r.Plan.Code != nil {
+	if d.Plan.Code != nil {
 		posture.Code = "advice"
 	}
-	if err := holdLimits(r.Call, &r.Plan, caps, posture.Limits); err != nil {
+	if err := holdLimits(call, &d.Plan, caps, posture.Limits); err != nil {
 		return nil, none, err
 	}
-	return d, posture, nil
+	return driver, posture, nil
 }
 
 // features refuses what is no limit. Best effort does not help here: without

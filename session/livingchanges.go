@@ -44,11 +44,10 @@ func WorkspaceOf(p *policy.Plan, e *environment.Environment, began time.Time) (*
 // goes on. The call of r says who asks; its Plan has been decided. It is nil when nothing
 // was changed that is kept. What keeps it from being carried out is recorded.
 func (r *Invocation) KeepChanges(ctx context.Context, box sandbox.Instance, ws *registry.Workspace) (*sandbox.Changes, error) {
-	undo := &r.Undo
 	r.Intent.Kind, r.Intent.Isolation, r.Intent.Mounts = KindKeepChanges, r.Plan.Isolation, mountsForRecord(&policy.Plan{Workspace: r.Plan.Workspace})
 	var kept *sandbox.Changes
 	err := audit.Perform(ctx, r.Session.o.Journal, r.Intent, func(ctx context.Context, _ *audit.Operation) (*sandbox.Result, error) {
-		k, err := r.living(ctx, undo, ws)
+		k, err := newLivingKeeper(ctx, r, ws)
 		if err != nil {
 			return nil, err
 		}
@@ -61,18 +60,18 @@ func (r *Invocation) KeepChanges(ctx context.Context, box sandbox.Instance, ws *
 		kept = res.Changes
 		return res, nil
 	})
-	return kept, errors.Join(err, undo.Run(ctx))
+	return kept, errors.Join(err, r.Undo.Run(ctx))
 }
 
-// living is the keeper of a persistent sandbox: the directory that its policy names has to
+// newLivingKeeper is that of a persistent sandbox: the directory that its policy names has to
 // be the one that it was made with.
-func (r *Invocation) living(ctx context.Context, undo *environment.Cleanup, ws *registry.Workspace) (*keeper, error) {
+func newLivingKeeper(ctx context.Context, r *Invocation, ws *registry.Workspace) (*keeper, error) {
 	store, err := r.Session.ChangeSets()
 	if err != nil {
 		return nil, err
 	}
 	plan := r.Plan.Workspace
-	src, err := r.Session.host(r.Call, undo).Open(plan.PlanPath, "workspace", plan.Access)
+	src, err := r.Session.host(r.Call, &r.Undo).Open(plan.PlanPath, "workspace", plan.Access)
 	if err != nil {
 		return nil, err
 	}

@@ -13,12 +13,12 @@ import (
 )
 
 // Failed records a call that did not come to run, and says why. It never returns nil.
-func (r *Invocation) Failed(ctx context.Context, why error) error {
+func (d *Decision) Failed(ctx context.Context, j audit.Journal, why error) error {
 	if byRule(why) {
-		return r.Refused(ctx, why)
+		return d.Refused(ctx, j, why)
 	}
 	// A record that cannot be written changes nothing here: nothing ran.
-	jerr := audit.Refuse(ctx, r.Session.o.Journal, r.Intent, r.Outcome(nil, why))
+	jerr := audit.Refuse(ctx, j, d.Intent, outcome(nil, why))
 	if errors.Is(jerr, sandbox.ErrExhausted) {
 		return jerr
 	}
@@ -26,11 +26,30 @@ func (r *Invocation) Failed(ctx context.Context, why error) error {
 }
 
 // Refused records what was refused, and says why. It never returns nil.
-func (r *Invocation) Refused(ctx context.Context, why error) error {
-	if _, err := r.refuse(ctx, r.Session.o.Journal, why); err != nil {
+func (d *Decision) Refused(ctx context.Context, j audit.Journal, why error) error {
+	if _, err := d.refuse(ctx, j, why); err != nil {
 		return err
 	}
 	return why
+}
+
+// refuse records a refusal, by policy or by a rule that is built in. It is a
+// Result: the caller's question was answered. What cannot be meant is recorded, too,
+// and is an error.
+func (d *Decision) refuse(ctx context.Context, j audit.Journal, why error) (*sandbox.Result, error) {
+	res := &sandbox.Result{Status: sandbox.StatusDenied, Reason: why.Error(), Findings: d.Findings}
+	var e *sandbox.Error
+	if errors.As(why, &e) {
+		res.Rule, res.Hint = e.Rule, e.Hint
+	}
+	out := audit.Outcome{Status: audit.Refused, Result: res, Error: why.Error()}
+	if err := audit.Refuse(ctx, j, d.Intent, out); err != nil {
+		return nil, err
+	}
+	if errors.Is(why, sandbox.ErrInvalid) {
+		return nil, why
+	}
+	return res, nil
 }
 
 // byRule says that a rule refused a call; anything else that kept it from running is
@@ -82,8 +101,17 @@ func (r *Invocation) Finish(res *sandbox.Result, posture sandbox.Posture) {
 	}
 }
 
-// Outcome is what the record says of the end.
+// Outcome is what the record says of the end, with what was written.
 func (s *streams) Outcome(res *sandbox.Result, err error) audit.Outcome {
+	o := outcome(res, err)
+	if s.out[0] != nil {
+		o.Stdout, o.Stderr = s.out[0].captured(), s.out[1].captured()
+	}
+	return o
+}
+
+// outcome is what the record says of the end of a call.
+func outcome(res *sandbox.Result, err error) audit.Outcome {
 	o := audit.Outcome{Status: audit.Allowed, Result: ForRecord(res)}
 	if res == nil {
 		o.Status = audit.Failed
@@ -93,9 +121,6 @@ func (s *streams) Outcome(res *sandbox.Result, err error) audit.Outcome {
 	}
 	if err != nil {
 		o.Error = err.Error()
-	}
-	if s.out[0] != nil {
-		o.Stdout, o.Stderr = s.out[0].captured(), s.out[1].captured()
 	}
 	return o
 }

@@ -140,7 +140,7 @@ func (p *Pool) make(ctx context.Context) (_ *made, err error) {
 		}
 		r.Plan = verdict.Plan
 	}
-	d, _, err := r.Level(ctx)
+	d, _, err := r.Level(ctx, r.Session, r.Call)
 	if err != nil {
 		return nil, err
 	}

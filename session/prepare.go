@@ -23,7 +23,7 @@ func (r *Invocation) Prepare(ctx context.Context) (*environment.Environment, err
 	r.Dir = dir
 	r.Undo.Add(func(context.Context) error { return dir.Remove() })
 	r.Session.sweep(ctx)
-	e, err := environment.Open(ctx, r.environment())
+	e, err := environment.Open(ctx, environmentOf(r))
 	if err != nil {
 		return nil, err
 	}
@@ -57,8 +57,8 @@ func (s *Session) host(call *Call, undo *environment.Cleanup) *environment.Host 
 	return &environment.Host{StateDir: s.o.State.Path(), AllowDangerous: call.AllowDangerousMounts, Undo: undo}
 }
 
-// environment says what environment the call gets.
-func (r *Invocation) environment() environment.Options {
+// environmentOf says what environment the call gets.
+func environmentOf(r *Invocation) environment.Options {
 	o := environment.Options{
 		ID: r.ID, Dir: r.Dir.Path(), Images: r.Session.Images(), Host: r.Session.host(r.Call, &r.Undo), Call: &r.Call.Call, Plan: &r.Plan, Caps: r.Caps,
 		Read:     slices.Concat(r.Session.o.Policy.Reads(), r.Session.o.Read, r.Call.Read),

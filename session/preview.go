@@ -45,12 +45,12 @@ func (s *Session) Preview(ctx context.Context, call *Call) (p *Preview, err erro
 		}
 	}
 	p = &Preview{Isolation: r.Plan.Isolation}
-	if _, p.Posture, err = r.Level(ctx); err != nil {
+	if _, p.Posture, err = r.Level(ctx, r.Session, r.Call); err != nil {
 		return nil, err
 	}
 	p.Clauses = policy.ExplainPlan(s.o.Policy, call.Operator, &r.Plan, map[string]sandbox.Capabilities{r.Plan.Isolation: r.Caps})
 	p.Kept = r.Plan.Changes != nil && !r.Plan.Changes.Discard
-	workspace, err := r.lookAtPaths()
+	workspace, err := lookAtPaths(s.host(call, &r.Undo), &r.Plan)
 	if err != nil {
 		return nil, err
 	}
@@ -70,19 +70,18 @@ func (s *Session) Preview(ctx context.Context, call *Call) (p *Preview, err erro
 }
 
 // lookAtPaths opens what the plan names of the host, as a run would.
-func (r *Invocation) lookAtPaths() (workspace *hostpath.Source, err error) {
-	h := r.Session.host(r.Call, &r.Undo)
-	if w := r.Plan.Workspace; w != nil {
+func lookAtPaths(h *environment.Host, p *policy.Plan) (workspace *hostpath.Source, err error) {
+	if w := p.Workspace; w != nil {
 		if workspace, err = h.Open(w.PlanPath, "workspace", w.Access); err != nil {
 			return nil, err
 		}
 	}
-	for _, m := range r.Plan.Mounts {
+	for _, m := range p.Mounts {
 		if _, err := h.Open(m.PlanPath, "mount", m.Access); err != nil {
 			return nil, err
 		}
 	}
-	for _, t := range r.Plan.Toolchains {
+	for _, t := range p.Toolchains {
 		if _, err := h.Open(t, "toolchain", sandbox.ReadOnly); err != nil {
 			return nil, err
 		}

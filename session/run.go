@@ -6,11 +6,9 @@ import (
 	"context"
 	"errors"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/caisson-run/caisson/audit"
-	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -80,9 +78,8 @@ type Resources struct {
 	// Known are the placeholders that programs of a sandbox have that goes on.
 	Known map[string]string
 
-	begins *beginning      // the change set that the workspace begins with; nil without
-	files  *collectedFiles // those that come out; nil before it starts
-	left   error           // what could not be undone
+	begins *beginning // the change set that the workspace begins with; nil without
+	left   error      // what could not be undone
 }
 
 // source is the code of a call.
@@ -109,12 +106,10 @@ func (r *Invocation) do(ctx context.Context) (*sandbox.Result, error) {
 	if a == nil {
 		return res, err
 	}
-	k, err := r.keeper(ctx, a.Env, called)
+	k, err := newKeeper(ctx, r, a.Env, called)
 	if err == nil {
 		r.Made.MayHaveRun()
-		res, err = r.CarryOut(ctx, a.Env.Exec, func(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result, error) {
-			return r.start(ctx, a.Driver, a.Env, ex, k)
-		})
+		res, err = r.CarryOut(ctx, a.Env.Exec, (&oneshot{Invocation: r, driver: a.Driver, env: a.Env, keeper: k}).start)
 	}
 	if res != nil {
 		r.Finish(res, a.Posture)
@@ -130,7 +125,7 @@ func (r *Invocation) do(ctx context.Context) (*sandbox.Result, error) {
 	outcome.Connections = connections
 	jerr = errors.Join(jerr, a.Operation.End(ctx, outcome))
 	r.left = errors.Join(r.left, r.Undo.Run(ctx))
-	r.applyByRules(ctx, res)
+	applyByRules(ctx, r, res)
 	if jerr != nil {
 		return res, errors.Join(jerr, err)
 	}
@@ -197,51 +192,6 @@ func (r *Invocation) CarryOut(parent context.Context, ex *sandbox.Exec, start fu
 	settle(ctx, res, limits)
 	tellLost(r.Made.KeptNames(), res)
 	return res, nil
-}
-
-// start takes the fastest way that the level has for this call: a one-shot
-// where nothing has to be asked of the sandbox afterwards and it has no
-// terminal, else the guest agent.
-func (r *Invocation) start(ctx context.Context, d sandbox.Driver, w *environment.Environment, ex *sandbox.Exec, k *keeper) (*sandbox.Result, error) {
-	if k != nil {
-		k.ended, w.Spec.OnChanges = r.ended, k.take
-	}
-	if r.ready != nil {
-		return r.ready.box.Run(ctx, ex)
-	}
-	runner, ok := d.(sandbox.Runner)
-	if ok && len(r.Plan.Collect) == 0 && r.Call.TTY == nil && r.begins == nil && !w.Spec.Sudo {
-		return runner.Run(ctx, w.Spec, ex)
-	}
-	var err error
-	if r.files, err = openCollected(collecting(&r.Plan)); err != nil {
-		return nil, err
-	}
-	r.Undo.Close(r.files)
-	box, err := d.Start(ctx, w.Spec)
-	switch {
-	case ok && len(r.Plan.Collect) == 0 && r.begins == nil && errors.Is(err, sandbox.ErrUnsupported):
-		return runner.Run(ctx, w.Spec, ex) // a level without an agent
-	case err != nil:
-		return nil, err
-	}
-	r.Undo.Add(WithLimit(r.Session.o.EndLimit, box.Destroy))
-	return r.withAgent(ctx, box, w, ex, k)
-}
-
-// collecting says which files come out of a plan's sandbox.
-func collecting(p *policy.Plan) collectOptions {
-	mounts := p.Mounts
-	if p.Workspace != nil {
-		mounts = append(slices.Clone(mounts), *p.Workspace)
-	}
-	o := collectOptions{Wishes: p.Collect, Overwrite: p.CollectOverwrite, Limits: guest.CollectLimits{Files: p.CollectLimits.Files, Bytes: p.CollectLimits.Bytes}, Ended: endedBy}
-	for _, m := range mounts {
-		if m.Access == sandbox.ReadWrite {
-			o.Writable = append(o.Writable, m.Source)
-		}
-	}
-	return o
 }
 
 // drainGrace is how long the last bytes of a run that was ended may take to a

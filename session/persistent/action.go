@@ -74,23 +74,23 @@ func (a *action) begin(ctx context.Context, k *Key, g *grant, call *session.Call
 		r.Intent.User = call.User
 	}
 	if err = cmp.Or(unknown, err); err != nil {
-		return r.Failed(ctx, err)
+		return r.Failed(ctx, a.l.b.o.Journal, err)
 	}
 	r.Intent.Isolation = in.run.Plan.Isolation
 	if v.Decision == policy.Deny {
-		return r.Refused(ctx, v.Err())
+		return r.Refused(ctx, a.l.b.o.Journal, v.Err())
 	}
 	r.Plan, r.Caps, r.Question = v.Plan, in.caps, v.Question
 	if err := g.session.ChargeRates(ctx, call.Account, &v, call.Actor, call.Approval); err != nil {
-		return r.Failed(ctx, err)
+		return r.Failed(ctx, a.l.b.o.Journal, err)
 	}
 	r.Intent.Env = append(r.Intent.Env, slices.Sorted(maps.Keys(r.Plan.Env))...)
 	if err := r.ReadCode(ctx, call.Argv, in.run); err != nil {
-		return r.Failed(ctx, err)
+		return r.Failed(ctx, a.l.b.o.Journal, err)
 	}
 	a.Limits, a.run = r.Plan.Limits, r
 	if err := a.become(call.User, as); err != nil {
-		return r.Failed(ctx, err)
+		return r.Failed(ctx, a.l.b.o.Journal, err)
 	}
 	if call.Cwd != "" {
 		a.Dir = call.Cwd
@@ -100,7 +100,7 @@ func (a *action) begin(ctx context.Context, k *Key, g *grant, call *session.Call
 		if p := (*question.Pending)(nil); errors.As(err, &p) {
 			return p // that it waits is recorded
 		}
-		return r.Failed(ctx, err)
+		return r.Failed(ctx, a.l.b.o.Journal, err)
 	}
 	a.op, err = audit.Begin(ctx, a.l.b.o.Journal, r.Intent)
 	return err

@@ -170,7 +170,7 @@ func (a *adoption) redecide(ctx context.Context) (sandbox.Posture, error) {
 		return none, v.Err()
 	}
 	r.Plan = v.Plan // what people were asked about, they were asked when it was made
-	_, posture, err := r.Level(ctx)
+	_, posture, err := r.Level(ctx, r.Session, r.Call)
 	if err != nil {
 		return none, err
 	}

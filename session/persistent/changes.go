@@ -54,7 +54,7 @@ func (l locked) keepChanges(ctx context.Context, g *grant, ignored bool) (*sandb
 		err = v.Err()
 	}
 	if err != nil {
-		return nil, errors.Join(r.Failed(ctx, err), r.Undo.Run(ctx))
+		return nil, errors.Join(r.Failed(ctx, l.b.o.Journal, err), r.Undo.Run(ctx))
 	}
 	r.Plan = v.Plan
 	return r.KeepChanges(ctx, in.box, rec.Workspace)

@@ -101,7 +101,7 @@ func (c *ChangeSets) Apply(ctx context.Context, id, digest string, paths []strin
 		err = mayApply(&v.Plan, set, digest)
 	}
 	if err != nil {
-		return nil, errors.Join(r.Failed(ctx, err), r.Undo.Run(ctx))
+		return nil, errors.Join(r.Failed(ctx, g.session.Journal(), err), r.Undo.Run(ctx))
 	}
 	return g.session.ApplyChanges(ctx, c.call(), set.ID, changes.ApplyOptions{Digest: digest, Paths: paths, Rules: session.Rules(v.Plan.Changes.Rules)})
 }

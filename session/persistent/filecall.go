@@ -61,7 +61,7 @@ func (f *Files) begin(ctx context.Context, kind policy.Kind, paths ...string) (_
 	}
 	if err != nil { // what a path would mean is not known
 		a.run.Intent.User, a.run.Intent.Params = f.user, fileParams(paths)
-		return nil, a.run.Failed(ctx, err)
+		return nil, a.run.Failed(ctx, g.session.Journal(), err)
 	}
 	if a.Inside = *as; a.User != shown.User {
 		a.run.Intent.User = a.User.Name
@@ -145,9 +145,9 @@ func (a *fileCall) allow(ctx context.Context, kind policy.Kind, p string) error 
 	case v.Decision != policy.Allow:
 		err = v.Err()
 	}
-	refused := &session.Invocation{Session: a.grant.session, Call: r.Call, Decision: session.Decision{Intent: r.Intent}}
+	refused := &session.Decision{Intent: r.Intent}
 	refused.Intent.Params = fileParams([]string{p})
-	return refused.Failed(ctx, err)
+	return refused.Failed(ctx, a.grant.session.Journal(), err)
 }
 
 // fileTool is the built-in tool whose entry in a policy holds for such calls, too:

@@ -61,12 +61,12 @@ func (n *networkChange) run(ctx context.Context) error {
 	}
 	r.Intent.Kind, r.Intent.Isolation = "change_network", rec.Isolation
 	if v.Decision != policy.Allow {
-		return r.Refused(ctx, v.Err())
+		return r.Refused(ctx, l.b.o.Journal, v.Err())
 	}
 	plan := v.Plan.Network
 	n.plan = plan
 	if !rec.Wired && plan != nil {
-		return r.Failed(ctx, &sandbox.Error{Op: "sandbox " + l.id, Kind: sandbox.ErrUnsupported, Problem: "it was made without a network, and gets none while it lives",
+		return r.Failed(ctx, l.b.o.Journal, &sandbox.Error{Op: "sandbox " + l.id, Kind: sandbox.ErrUnsupported, Problem: "it was made without a network, and gets none while it lives",
 			Hint: "make it with the network that it may need, and take that away until then"})
 	}
 	if plan != nil {
@@ -74,7 +74,7 @@ func (n *networkChange) run(ctx context.Context) error {
 			r.Intent.Secrets = append(r.Intent.Secrets, s.Name)
 		}
 		if err := n.check(); err != nil {
-			return r.Failed(ctx, err)
+			return r.Failed(ctx, l.b.o.Journal, err)
 		}
 	}
 	r.Intent.Network = plan.String()

@@ -160,7 +160,7 @@ func (p *warmPool) start(ctx context.Context, k warmKind, kept bool) (_ *warmSan
 		return nil, v.Err()
 	}
 	r.Plan = v.Plan
-	d, _, err := r.Level(ctx)
+	d, _, err := r.Level(ctx, r.Session, r.Call)
 	if err == nil && kept {
 		err = session.PersistentShape(r).CheckLasting()
 	}
