@@ -155,7 +155,7 @@ func TestWeakSecondCaisson(t *testing.T) {
 // network of their own, which leads nowhere.
 func TestWithHostsNetwork(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("a network of its own needs root")
+		t.Skip("needs root, for a network of its own")
 	}
 	if os.Getenv(ownNetwork) == "" {
 		cmd := exec.Command(os.Args[0], "-test.run", "^TestWithHostsNetwork$", "-test.v")

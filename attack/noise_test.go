@@ -39,7 +39,7 @@ func (b boastful) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 // neither is where the level says that it cannot hold them.
 func TestNoisyNeighbours(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("a level without control groups is tried as root")
+		t.Skip("needs root, as which a level without control groups is tried")
 	}
 	without := process.New(process.Options{NoCgroups: true})
 	drop := weak{Driver: without, spec: func(s *sandbox.Spec) {

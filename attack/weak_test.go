@@ -334,7 +334,7 @@ const ownNetwork = "CAISSON_ATTACK_OWN_NETWORK"
 // at the wrong thing.
 func TestNothingHolds(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("what holds nothing needs root to hold nothing with")
+		t.Skip("needs root, to hold nothing with")
 	}
 	if os.Getenv(ownNetwork) == "" {
 		// In a network of its own, which has a metadata service.

@@ -139,7 +139,7 @@ func TestKilled(t *testing.T) {
 func onlyRootMounts(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("only root mounts a small disk")
+		t.Skip("needs root, which alone mounts a small disk")
 	}
 }
 

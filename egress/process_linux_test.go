@@ -19,7 +19,7 @@ import (
 func TestUserOfItsOwn(t *testing.T) {
 	const again = "CAISSON_TEST_PRIVATE"
 	if os.Geteuid() != 0 {
-		t.Skip("only root gives its routers another user")
+		t.Skip("needs root, which alone gives its routers another user")
 	}
 	r, _ := startRouter(t, egress.Options{Rules: allow("localhost")})
 	if ns, err := os.ReadFile("/proc/" + strconv.Itoa(r.PID()) + "/timerslack_ns"); err == nil && strings.TrimSpace(string(ns)) != "300000" {

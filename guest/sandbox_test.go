@@ -75,7 +75,7 @@ type box struct {
 func newBox(t testing.TB, flags ...string) *box {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("making pid and mount namespaces needs root")
+		t.Skip("needs root, to make pid and mount namespaces")
 	}
 	fd, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

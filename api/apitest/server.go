@@ -61,7 +61,7 @@ func Start(t *testing.T, text string) *Server {
 func StartOn(t *testing.T, level *faketest.Driver, text string) *Server {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("the fake level needs root")
+		t.Skip("needs root, for the fake level")
 	}
 	dir, err := store.Open(store.Options{Dir: filepath.Join(t.TempDir(), "state")})
 	if err != nil {

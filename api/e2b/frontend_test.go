@@ -64,7 +64,7 @@ func newFrontend(t *testing.T) *frontend { return newFrontendUnder(t, nil) }
 func newFrontendUnder(t *testing.T, file *policy.File, change ...func(*persistent.SandboxesOptions)) *frontend {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("the fake level needs root")
+		t.Skip("needs root, for the fake level")
 	}
 	dir, err := store.Open(store.Options{Dir: filepath.Join(t.TempDir(), "state")})
 	if err != nil {

@@ -73,7 +73,7 @@ func FuzzSignature(f *testing.F) {
 		s := signed{path: path, operation: "read", user: user, expiration: exp}
 		s.signature = sign(s, token)
 		if strings.Contains(path+path2+user+user2+exp+exp2, token) {
-			t.Skip("whoever has the token signs what they want")
+			t.Skip("not an input of this test: it has the token, and signs what it wants")
 		}
 		ours := s.by(token)
 		for _, op := range []string{"read", "write"} {

@@ -18,7 +18,7 @@ func TestSudoProgram(t *testing.T) {
 		t.Fatalf("no sudo is written for %s", runtime.GOARCH)
 	}
 	if os.Getuid() != 0 {
-		t.Skip("only root may take root's ids; the level's tests run the program as root's")
+		t.Skip("needs root, which alone takes root's ids; the level's tests run the program as root's")
 	}
 	dir := t.TempDir()
 	script, program := filepath.Join(dir, "script"), filepath.Join(dir, "sudo")

@@ -77,7 +77,7 @@ func hearSignals(t *testing.T) {
 func TestScripts(t *testing.T) {
 	real := os.Getenv("CAISSON_TEST_BINARY")
 	if os.Geteuid() != 0 && real == "" {
-		t.Skip("the fake level lays out its world with mounts, which needs root; set CAISSON_TEST_BINARY to run as a user")
+		t.Skip("needs root: the fake level lays out a root with mounts; set CAISSON_TEST_BINARY to run as a user")
 	}
 	_, v2 := os.Stat("/sys/fs/cgroup/cgroup.controllers")
 	hearSignals(t)

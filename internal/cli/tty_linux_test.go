@@ -22,7 +22,7 @@ import (
 func onTerminal(t *testing.T, want, typed string, args ...string) (screen string, before, after *unix.Termios) {
 	t.Helper()
 	if os.Geteuid() != 0 && os.Getenv("CAISSON_TEST_BINARY") == "" {
-		t.Skip("the fake level needs root")
+		t.Skip("needs root, for the fake level")
 	}
 	master, slave, err := pty.Open()
 	if err != nil {

@@ -54,7 +54,7 @@ func TestGitConfigPlain(t *testing.T) {
 func TestGitConfigIsReadAsGitReadsIt(t *testing.T) {
 	git, err := exec.LookPath("git")
 	if err != nil {
-		t.Skip("there is no git")
+		t.Skip("needs git")
 	}
 	texts := []string{"[a]\nb\n", "[a \"x\\\"y\\\\z\"]\nb = \" x \" y # z\n", "[a]b=c;d\n", "[a]\nb = c\\\nd\n", "[a]\nb=\"c\nd\"\n", "[a]\nb-c1 = \\t\\n\\b\\\\x\n", "[A.B]\nC=d\n",
 		"[a] b = c [d]\n", "\uFEFF[a]\nb=c\n", "[a]\nb\rc = d\n", "[a ]\nb=c\n", "[a]\n1b=c\n", "b=c\n", "[a]\nb = \\x\n", "[a]\r\nb = c\r\n", "[a]\nb =  c  \n", "[a]\nb=c\\", "[a\"x\"]\nb=c\n", "[a  \"x\"]\nb=c\n"}

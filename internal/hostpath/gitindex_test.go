@@ -14,7 +14,7 @@ import (
 func TestGitIndex(t *testing.T) {
 	git, err := exec.LookPath("git")
 	if err != nil {
-		t.Skip("there is no git")
+		t.Skip("needs git")
 	}
 	for name, args := range map[string][][]string{
 		"version 2":   {{"update-index", "--index-version", "2"}},

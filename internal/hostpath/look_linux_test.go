@@ -299,7 +299,7 @@ func TestLookBesideAnother(t *testing.T) {
 func TestLookAtWhatGitMakes(t *testing.T) {
 	git, err := exec.LookPath("git")
 	if err != nil {
-		t.Skip("there is no git")
+		t.Skip("needs git")
 	}
 	var dir string
 	run := func(args ...string) {

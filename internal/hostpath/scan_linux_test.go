@@ -526,7 +526,7 @@ func gitIn(t *testing.T, dir string, args ...string) {
 	t.Helper()
 	git, err := exec.LookPath("git")
 	if err != nil {
-		t.Skip("there is no git")
+		t.Skip("needs git")
 	}
 	cmd := exec.Command(git, append([]string{"-C", dir, "-c", "user.name=n", "-c", "user.email=e"}, args...)...)
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null")

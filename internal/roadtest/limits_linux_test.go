@@ -28,7 +28,7 @@ func TestMemoryLimitIsNamed(t *testing.T) {
 		t.Run(level, func(t *testing.T) {
 			caps, err := caisson.Drivers()[level].Probe(t.Context())
 			if held := caps.Limits[sandbox.LimitMemory]; err != nil || held.Enforcement != sandbox.Enforced {
-				t.Skipf("no memory limit holds here that was written down: %s %v", held.Detail, err)
+				t.Skipf("needs a host that holds a memory limit: %s %v", held.Detail, err)
 			}
 			for name, collect := range map[string][]caisson.Collect{"by the level": nil, "through the agent": {{Pattern: "x", Dest: t.TempDir()}}} {
 				for _, argv := range [][]string{{"python3", "-c", eater}, {"sh", "-c", wrapped}} {

@@ -63,7 +63,7 @@ func onInternet(t *testing.T, test func(t *testing.T)) {
 		return
 	}
 	if os.Geteuid() != 0 {
-		t.Skip("only root makes network namespaces")
+		t.Skip("needs root, which alone makes network namespaces")
 	}
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=3m")
 	cmd.Env = append(os.Environ(), internet+"=here")
@@ -128,7 +128,7 @@ func plugIn(t *testing.T) (ca string) {
 // TestInternet is the hosts, when it is started as them; it ends with its input.
 func TestInternet(t *testing.T) {
 	if os.Getenv(internet) != "there" {
-		t.Skip("it is a part of other tests")
+		t.Skip("other tests start it, as the hosts of their internet")
 	}
 	in := bufio.NewScanner(os.Stdin)
 	in.Scan() // the cable is there

@@ -38,7 +38,7 @@ func asOwner(t *testing.T, change ...func(*persistent.SandboxesOptions)) *owner 
 	t.Helper()
 	dir := os.Getenv(ownerDir)
 	if dir == "" {
-		t.Skip("it is run by a test that kills it")
+		t.Skip("another test starts it, and kills it")
 	}
 	return &owner{living: openLiving(t, dir, "gvisor", change...)}
 }

@@ -161,7 +161,7 @@ func withPolicy(t *testing.T, text string) *caisson.Caisson {
 func TestJavaTrust(t *testing.T) {
 	if _, err := os.Stat("/usr/bin/java"); err != nil {
 		if out, err := exec.Command(".ci/need", "default-jre-headless").CombinedOutput(); err != nil {
-			t.Skipf("there is no Java: %s", out)
+			t.Skipf("needs Java: %s", out)
 		}
 	}
 	onInternet(t, func(t *testing.T) {
@@ -242,7 +242,7 @@ func TestImageTrust(t *testing.T) {
 		ca := plugIn(t)
 		own, err := os.ReadFile("/etc/ssl/certs/ca-certificates.crt")
 		if err != nil {
-			t.Skip("this host trusts nobody")
+			t.Skip("needs /etc/ssl/certs/ca-certificates.crt")
 		}
 		first, _, _ := strings.Cut(string(own), "-----END CERTIFICATE-----\n")
 		first += "-----END CERTIFICATE-----\n"

@@ -34,7 +34,7 @@ func TestDeclaredRequests(t *testing.T) {
 		for _, image := range []bool{false, true} {
 			t.Run(level+map[bool]string{true: "Image"}[image], func(t *testing.T) {
 				if testing.Short() && image && level == "process" {
-					t.Skip("an image is an image; the one on gVisor is tried")
+					t.Skip("-short: the image is tried on gVisor")
 				}
 				if level == "docker" && os.Getenv(internet) == "" {
 					startEngine(t)

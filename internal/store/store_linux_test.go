@@ -152,7 +152,7 @@ func TestMain(m *testing.M) {
 func onlyRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("only root becomes other users, gives files away and mounts")
+		t.Skip("needs root, which alone becomes other users, gives files away and mounts")
 	}
 }
 

@@ -162,7 +162,7 @@ func TestSwappedBeforeTheEngineMounts(t *testing.T) {
 // number here.
 func TestNumbersOfAnotherMachine(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root makes mount namespaces, and mounts in those of others")
+		t.Skip("needs root, which alone makes mount namespaces, and mounts in those of others")
 	}
 	bystander := exec.Command("sleep", "600")
 	bystander.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}

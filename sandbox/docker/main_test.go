@@ -56,7 +56,7 @@ var engine struct {
 func engineHost(t testing.TB) string {
 	t.Helper()
 	if raceDetector {
-		t.Skip("run without the race detector")
+		t.Skip("needs a build without the race detector")
 	}
 	if host := os.Getenv(hostVariable); host != "" {
 		return host

@@ -39,7 +39,7 @@ func TestConformanceOnPodmanAsNobody(t *testing.T) {
 func podmanHost(t *testing.T) string {
 	t.Helper()
 	if raceDetector {
-		t.Skip("run without the race detector")
+		t.Skip("needs a build without the race detector")
 	}
 	if host := os.Getenv(podmanVariable); host != "" {
 		return host

@@ -99,7 +99,7 @@ func runtimeOf(host, name string) sandbox.Driver {
 func runscHost(t *testing.T, flags ...string) string {
 	t.Helper()
 	if raceDetector {
-		t.Skip("run without the race detector")
+		t.Skip("needs a build without the race detector")
 	}
 	if host := os.Getenv(runscVariable); host != "" {
 		return host

@@ -30,7 +30,7 @@ func agentFilter(r *docker.Request) {
 func TestWithOneProtectionOut(t *testing.T) {
 	host := engineHost(t)
 	if os.Geteuid() != 0 {
-		t.Skip("what turns red is another list for an ordinary user")
+		t.Skip("needs root: what turns red is another list for an ordinary user")
 	}
 	for _, v := range []struct {
 		name  string

@@ -84,7 +84,7 @@ func standing(t *testing.T, pid, tid int) (has []string) {
 func AsFirst(t *testing.T, name string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("only root may go first")
+		t.Skip("needs root, which alone may go first")
 	}
 	cmd := exec.CommandContext(t.Context(), "nice", "-n", "-5", "chrt", "--fifo", "10", "ionice", "-c1", "-n0", "setarch", "-R", "/proc/self/exe", "-test.run=^"+name+"$", "-test.v")
 	cmd.Args[len(cmd.Args)-3], _ = os.Executable()

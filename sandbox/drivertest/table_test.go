@@ -83,7 +83,7 @@ func TestByHand(t *testing.T) {
 	}
 	i := slices.IndexFunc(all, func(c Column) bool { return c.ByHand != "" })
 	if i < 0 {
-		t.Skip("there is none")
+		t.Skip("no recorded column was seen by hand")
 	}
 	c := all[i]
 	if text := table(all[i : i+1]); !strings.Contains(text, c.ByHand) || !strings.Contains(text, "<br>by hand |") {

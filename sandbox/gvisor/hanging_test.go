@@ -44,7 +44,7 @@ func TestNoRoomAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestNoRoom"
 // Where they would wait so, nothing is begun, and it is said what to do.
 func TestNoRoom(t *testing.T) {
 	if os.Geteuid() == 0 {
-		t.Skip("root's gofer and sentry do not hang in this way")
+		t.Skip("needs an ordinary user: root's gofer and sentry do not hang in this way")
 	}
 	spec := fixture(t)
 	var has unix.Rlimit
@@ -71,7 +71,7 @@ func TestStuckAsNobody(t *testing.T) { drivertest.AsUser(t, 65534, "TestStuck") 
 // that was made of it.
 func TestStuck(t *testing.T) {
 	if os.Geteuid() == 0 {
-		t.Skip("root's gofer and sentry do not hang in this way")
+		t.Skip("needs an ordinary user: root's gofer and sentry do not hang in this way")
 	}
 	dir := t.TempDir() + "/state"
 	if err := os.Mkdir(dir, 0o700); err != nil {

@@ -201,7 +201,7 @@ func TestOverThePartsOfARoot(t *testing.T) {
 // own, may have any name, too.
 func TestStateInRun(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("the shims of others have no stage")
+		t.Skip("needs root: an ordinary user's shims have no stage")
 	}
 	for _, name := range []string{"0", "1", "g", "bundle", "scratch0", "exe", "start"} {
 		t.Run(name, func(t *testing.T) {

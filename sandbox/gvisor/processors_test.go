@@ -16,7 +16,7 @@ import (
 // Programs see as many processors as they get the time of, also when they ask for more.
 func TestProcessorsShown(t *testing.T) {
 	if runtime.NumCPU() < 2 {
-		t.Skip("there is one processor")
+		t.Skip("needs two processors")
 	}
 	spec := fixture(t)
 	spec.Limits.CPUs = 0.5

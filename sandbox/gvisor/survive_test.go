@@ -27,7 +27,7 @@ import (
 // A claim of another user is not heard, even where the files are open to all.
 func TestClaimOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root can be another user")
+		t.Skip("needs root, which alone becomes another user")
 	}
 	spec := fixture(t)
 	spec.Outlives = true

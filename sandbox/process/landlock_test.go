@@ -28,7 +28,7 @@ print(n)`
 // the kernel's count shows that it is there.
 func TestLandlock(t *testing.T) {
 	if landlock.ABI() < 2 {
-		t.Skip("this kernel has no Landlock that is of use")
+		t.Skip("needs a kernel with Landlock")
 	}
 	var out strings.Builder
 	res, err := process.New(process.Options{}).Run(t.Context(), fixture(t), &sandbox.Exec{

@@ -21,7 +21,7 @@ import (
 // whose content they say lies elsewhere is not opened.
 func TestLowerRedirect(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root's overlays know these attributes")
+		t.Skip("needs root: only its overlays know these attributes")
 	}
 	dir := t.TempDir()
 	for name, text := range map[string]string{"hidden/secret": "canary\n", "sub/own": "own\n", "file": "file\n"} {
@@ -41,7 +41,7 @@ func TestLowerRedirect(t *testing.T) {
 				continue
 			}
 			if err := unix.Setxattr(filepath.Join(dir, name), "trusted.overlay."+attribute, []byte(value), 0); err != nil {
-				t.Skip("this file system has no such attributes: ", err)
+				t.Skip("this file system has no attributes trusted.overlay.*: ", err)
 			}
 		}
 	}

@@ -349,7 +349,7 @@ func TestWhatIsPassedOnIsFound(t *testing.T) {
 // by the kernel, and to nothing looser than it was made with.
 func TestTightened(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("without a control group it is refused")
+		t.Skip("needs root: without a control group it is refused")
 	}
 	tightened := func(change func(*sandbox.Limits)) sandbox.Prepared {
 		spec := fixture(t)

@@ -22,7 +22,7 @@ const sharedEnv = "CAISSON_TEST_SHARED_MOUNTS"
 // lies in a mount that is shared.
 func TestNothingShowsInSharedMounts(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root has mounts of its own to share")
+		t.Skip("needs root, which alone has mounts of its own to share")
 	}
 	if os.Getenv(sharedEnv) == "" {
 		cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "shared", self(t),

@@ -24,7 +24,7 @@ import (
 // over their mounts could look, has nothing of the host's: no file, no process.
 func TestNothingLiesUnderTheRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("the sandboxes of others have nothing there at all")
+		t.Skip("needs root: an ordinary user's sandboxes have nothing there at all")
 	}
 	if !process.WaitForStage() {
 		t.Fatal("this host lets no stage be made")

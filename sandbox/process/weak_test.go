@@ -43,7 +43,7 @@ func becoming(who process.Who, call uintptr, args [6]uintptr) bool {
 // turn red, on this level, whose code talks to the host's kernel itself.
 func TestWithOneProtectionOut(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("what turns red is another list for an ordinary user")
+		t.Skip("needs root: what turns red is another list for an ordinary user")
 	}
 	for _, v := range []struct {
 		name  string

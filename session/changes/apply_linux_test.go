@@ -244,7 +244,7 @@ func TestExchanged(t *testing.T) {
 // Owner and mode are the host's, and no set-id bit comes out.
 func TestOwnersAndModes(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root gives files away")
+		t.Skip("needs root, which alone gives files away")
 	}
 	host := tree{}
 	host.put("d/f", object{File, "old", false})

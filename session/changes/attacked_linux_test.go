@@ -140,7 +140,7 @@ func TestMovedIntoRemoved(t *testing.T) {
 // What the code could not read does not reach it, or the set, by a new name of a directory.
 func TestMovedUnreadable(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root reads what others may not")
+		t.Skip("needs root, which alone reads what others may not")
 	}
 	ws := newWorkspace(t, tree{"d": {Dir, "", false}, "d/open": {File, "1", false}, "d/secret": {File, "canary", false}})
 	if err := os.Chmod(filepath.Join(ws.dir, "d/secret"), 0o600); err != nil {

@@ -13,7 +13,7 @@ import (
 func TestIgnores(t *testing.T) {
 	git, err := exec.LookPath("git")
 	if err != nil {
-		t.Skip("there is no git to compare with")
+		t.Skip("needs git, to compare with")
 	}
 	files := tree{
 		".gitignore":     {File, "# comment\n*.o\n!keep.o\n/top\nbuild/\nsub/*.txt\n**/deep/x\na/**/z\nnode_modules\nlogs/**\n!logs/keep\nspace\\ \n\\#hash\n\\!bang\ntrail   \n[a-c]set\n[!a-c]not\nq?\n{a,b}\n*.d/\ndir/sub\r\nfoo*bar\n", false},
@@ -60,7 +60,7 @@ func TestIgnoresAreTheHosts(t *testing.T) {
 func TestTrackedIsNotIgnored(t *testing.T) {
 	git, err := exec.LookPath("git")
 	if err != nil {
-		t.Skip("there is no git")
+		t.Skip("needs git")
 	}
 	files := tree{".gitignore": {File, "dist\n*.log\n", false}}
 	for _, at := range []string{"a.log", "b.log", "dist/in", "dist/out", "old/dist/in", "old/dist/out"} {

@@ -18,7 +18,7 @@ import (
 // names, and over nothing else; a user's own configuration goes on to count.
 func TestGitPassesOver(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("no git")
+		t.Skip("needs git")
 	}
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -94,7 +94,7 @@ func newHome(t *testing.T, change func(*SandboxesOptions)) *home {
 	t.Helper()
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("the fake level needs root")
+		t.Skip("needs root, for the fake level")
 	}
 	dir, err := store.Open(store.Options{Dir: filepath.Join(t.TempDir(), "state")})
 	if err != nil {

@@ -150,7 +150,7 @@ func host(t *testing.T) *Host {
 		if os.Getenv("V2GUEST") != "" {
 			t.Fatalf("no groups: %s (%s)", h.Why, h.Remedy)
 		}
-		t.Skipf("no groups here: %s (%s)", h.Why, h.Remedy)
+		t.Skipf("needs control groups: %s (%s)", h.Why, h.Remedy)
 	}
 	return h
 }

@@ -121,7 +121,7 @@ func TestNotKept(t *testing.T) {
 		},
 		"somebody else's program": func(t *testing.T, dir string) error {
 			if os.Geteuid() != 0 {
-				t.Skip("only root gives files away")
+				t.Skip("needs root, which alone gives files away")
 			}
 			data, err := os.ReadFile("/bin/true")
 			name := filepath.Join(dir, nameOf(label))
@@ -129,7 +129,7 @@ func TestNotKept(t *testing.T) {
 		},
 		"somebody else's directory": func(t *testing.T, dir string) error {
 			if os.Geteuid() != 0 {
-				t.Skip("only root gives files away")
+				t.Skip("needs root, which alone gives files away")
 			}
 			return os.Chown(dir, 65534, 65534)
 		},
@@ -170,7 +170,7 @@ func TestNotKept(t *testing.T) {
 
 func TestNoExec(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("mounting needs root")
+		t.Skip("needs root, to mount")
 	}
 	dir, stateDir := place(t)
 	if err := threads.Ending(func() error {

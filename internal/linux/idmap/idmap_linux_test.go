@@ -65,7 +65,7 @@ func as(t *testing.T, uid uint32, dir *os.File, op, name string) (string, error)
 func files(t *testing.T) *os.File {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+		t.Skip("needs root, which alone makes files of other users")
 	}
 	dir := t.TempDir()
 	if err := Supported(dir); err != nil {
@@ -206,7 +206,7 @@ func TestNewLeavesNothing(t *testing.T) {
 
 func BenchmarkNew(b *testing.B) {
 	if os.Geteuid() != 0 {
-		b.Skip("needs root")
+		b.Skip("needs root, which alone makes files of other users")
 	}
 	for b.Loop() {
 		n, err := New([]Map{{Host: owner, Shown: private}}, []Map{{Host: owner, Shown: private}})

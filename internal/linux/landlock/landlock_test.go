@@ -162,7 +162,7 @@ func TestKernel(t *testing.T) {
 		{6, "connect abstract" + never},
 	}
 	if ABI() < oldest {
-		t.Skip("this kernel has no Landlock that could be used")
+		t.Skip("needs a kernel with Landlock")
 	}
 	for abi := oldest; abi <= ABI(); abi++ {
 		t.Run(fmt.Sprint("ABI ", abi), func(t *testing.T) {

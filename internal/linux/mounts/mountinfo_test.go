@@ -39,7 +39,7 @@ func TestParse(t *testing.T) {
 func TestOwn(t *testing.T) {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		t.Skip("this host has no /proc/self/mountinfo")
+		t.Skip("needs /proc/self/mountinfo")
 	}
 	for line := range strings.Lines(string(b)) {
 		if m, ok := Parse(line); !ok || m.Point == "" || m.Type == "" {

@@ -21,7 +21,7 @@ func TestEnterForReal(t *testing.T) {
 	if os.Getenv("V2GUEST") == "" {
 		switch h := cgroup.Detect(); {
 		case h.Why == "":
-			t.Skip("groups can be made already")
+			t.Skip("needs a user session that may make no control groups")
 		case Available() != nil:
 			t.Skip(Available())
 		}

@@ -171,7 +171,7 @@ func own(t *testing.T, path string) {
 		return
 	}
 	if err := os.Chown(path, 1000, 1000); err != nil {
-		t.Skip("needs root to give the socket to uid 1000")
+		t.Skip("needs root, to give the socket to uid 1000")
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 // whose other end is in there: when the cable is gone, all of it is.
 func TestLifetime(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("namespaces of the network are made by root here; an ordinary user's are in the tests of the process level")
+		t.Skip("needs root, which makes namespaces of the network here; an ordinary user's are in the tests of the process level")
 	}
 	timeout, enough := context.WithTimeout(t.Context(), time.Minute)
 	defer enough()

@@ -32,7 +32,7 @@ func TestDebVersion(t *testing.T) {
 func TestPackageIsReadByDpkg(t *testing.T) {
 	dpkg, err := exec.LookPath("dpkg-deb")
 	if err != nil {
-		t.Skip("dpkg-deb: only on Debian and its children")
+		t.Skip("needs dpkg-deb, which Debian and its children have")
 	}
 	dir := t.TempDir()
 	binary, license := filepath.Join(dir, "caisson"), filepath.Join(dir, "LICENSE")
@@ -105,7 +105,7 @@ func TestUnitTakesNoCalls(t *testing.T) {
 func TestUnit(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
-		t.Skip("systemd-analyze: only where systemd is")
+		t.Skip("needs systemd-analyze")
 	}
 	dir := t.TempDir()
 	args := []string{"verify", "--man=no"}

@@ -100,7 +100,7 @@ func TestBoundsFailsClosed(t *testing.T) {
 
 func TestUmounter(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("a mount namespace to unmount in needs root")
+		t.Skip("needs root, for a mount namespace to unmount in")
 	}
 	if err := threads.Ending(unmountInNamespace); err != nil {
 		t.Fatal(err)
