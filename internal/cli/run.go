@@ -6,39 +6,14 @@ import (
 	"os"
 	"path"
 	"runtime/debug"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/caisson-run/caisson/internal/config"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
-
-// runFlags are the flags of run.
-type runFlags struct {
-	isolation, policy, preset                      string
-	workspace, rootfs, workdir                     string
-	git                                            string
-	image, entrypoint                              string
-	entrypointGiven, insecure                      bool
-	lang, code                                     string
-	codeGiven                                      bool
-	mounts, toolchains, env, envFiles              []string
-	collect, writable, deny, watch, allow, secrets []string
-	upstreamCA                                     string
-	limits                                         limitFlags
-	override, bestEffort, root, dangerous          bool
-	overwrite                                      bool
-	collectFiles                                   int
-	collectSize                                    string
-	discard, keepIgnored, review                   bool
-	changes                                        string
-	interactive, tty, raw, json, stats, explain    bool
-	set                                            *pflag.FlagSet // the command's, by which a hint can name them
-}
 
 func (a *app) runCommand() *cobra.Command {
 	f := &runFlags{}
@@ -114,53 +89,10 @@ ended it.`,
 		Annotations: map[string]string{emptyIsOne: ""},
 	}
 	fs := cmd.Flags()
-	f.set = fs
 	fs.SetInterspersed(false)
 	fs.SortFlags = false
-	fs.StringVar(&f.lang, "lang", "", "`LANGUAGE` of the source: "+strings.Join(session.Languages()[:6], ", ")+" and more")
-	fs.StringVar(&f.code, "code", "", "run `SOURCE`, instead of a file of it")
-	fs.BoolVarP(&f.interactive, "interactive", "i", true, "pass standard input on")
-	fs.BoolVarP(&f.tty, "tty", "t", false, "give the program a terminal")
-
-	fs.StringArrayVar(&f.mounts, "mount", nil, "show a file or directory: `SRC`[:TARGET][:ro|rw|cow|rw,shared] (ro; without a target under its name in the working directory), with \\: for a colon in a name")
-	fs.StringVar(&f.workspace, "workspace", "", "work in a directory of yours: `DIR`[:cow|review|ro|rw|rw,shared] (cow: what is changed is kept as a change set; review asks at the end), with \\: for a colon in it")
-	fs.BoolVar(&f.discard, "discard", false, "keep nothing of what is changed in the workspace")
-	fs.StringVar(&f.changes, "changes", "", "begin with the change set `ID` in place; its workspace is the workspace where none is named")
-	fs.BoolVar(&f.keepIgnored, "keep-ignored", false, "keep also what .gitignore files ignore")
-	fs.StringVar(&f.git, "git", "", "what code may do with repositories in what is mounted rw: `MODE` ro, or rw to let it commit (ro)")
-	fs.StringArrayVar(&f.collect, "collect", nil, "take files out afterwards: `PATTERN`[:DIR]; without the directories before its first wildcard, hidden ones where it has their dot, those that run something on this host where it has their name")
-	fs.BoolVar(&f.overwrite, "collect-overwrite", false, "let --collect replace files that are there")
-	fs.IntVar(&f.collectFiles, "collect-files", 0, "files and links that a --collect takes out: `N` (1000)")
-	fs.StringVar(&f.collectSize, "collect-size", "", "`SIZE` of what a --collect takes out (256MiB)")
-	fs.BoolVar(&f.dangerous, "allow-dangerous-mount", false, "mount home folders, keys and credentials too; recorded")
-	fs.StringArrayVar(&f.toolchains, "toolchain", nil, "show a toolchain from elsewhere, with its bin in PATH: `DIR`")
-	fs.StringVar(&f.rootfs, "rootfs", "", "use another tree as the root: `DIR`")
-	fs.StringVar(&f.image, "image", "", "run on a container `IMAGE`: python:3.14, ./image.tar, oci:DIR")
-	fs.StringVar(&f.entrypoint, "entrypoint", "", "run another `PROGRAM` in place of the image's entrypoint; '' for none")
-	fs.BoolVar(&f.insecure, "insecure-registry", false, "pull the image of --image from its registry without TLS")
-	fs.StringArrayVar(&f.writable, "writable", nil, "make a path inside writable: `PATH`")
-	fs.StringArrayVar(&f.deny, "deny", nil, "hide files of mounts: `PATTERN`, such as '**/.env'")
-	fs.StringArrayVar(&f.allow, "allow", nil, "let connections out: `HOST`[:PORT], '*.HOST', CIDR:PORT, internet, or preset:pip (npm, git, apt, go); without a port 443 and 80")
-	fs.StringArrayVar(&f.secrets, "secret", nil, "let the router put a secret into requests: `NAME`=env:VARIABLE@HOST, NAME=file:PATH@HOST or NAME=login:claude; code has a placeholder in $NAME")
-	fs.StringVar(&f.upstreamCA, "upstream-ca", "", "trust the authorities in a PEM file, too, for hosts whose TLS the router ends: `FILE`")
-	fs.StringVar(&f.workdir, "workdir", "", "work in the directory `PATH` inside, absolute")
-	fs.StringArrayVarP(&f.env, "env", "e", nil, "set a variable: `NAME`=VALUE, or NAME to pass yours on")
-	fs.StringArrayVar(&f.envFiles, "env-file", nil, "set the variables of a `FILE` of NAME=VALUE lines")
-
-	fs.StringVar(&f.isolation, "isolation", "", "`LEVEL` of isolation; caisson doctor lists them (gvisor)")
-	f.limits.add(fs, sandbox.DefaultLimits())
-	fs.StringArrayVar(&f.watch, "watch", nil, "watch usage by a `RULE`: 'cpu_percent > 80 for 10s do kill' (or report)")
-	policyVar(fs, &f.policy, "policy `FILE` that bounds this run")
-	fs.Var(&once{to: &f.preset}, "preset", "bound this run by a policy that caisson brings along: `NAME` "+strings.Join(policy.Presets(), ", "))
+	f.add(fs)
 	a.inState(cmd)
-	fs.BoolVar(&f.override, "override", false, "let flags loosen the limits of the policy file; recorded")
-	fs.BoolVar(&f.bestEffort, "best-effort", false, "run even if a limit cannot be enforced here; the result says which")
-	fs.BoolVar(&f.root, "root", false, "run as the sandbox's own root, where that is not the host's")
-
-	fs.BoolVar(&f.explain, "explain", false, "say what the run would have and be held to, and run nothing")
-	fs.BoolVar(&f.json, "json", false, "print one JSON object with the result and the output")
-	fs.BoolVar(&f.stats, "stats", false, "show live usage on standard error")
-	fs.BoolVar(&f.raw, "raw", false, "pass the program's output to a terminal unfiltered")
 	emptyMeans(fs, "code", "entrypoint")
 	_ = cmd.RegisterFlagCompletionFunc("image", a.completeImages)
 	a.completeLevels(cmd)

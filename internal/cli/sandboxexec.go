@@ -109,7 +109,7 @@ func (a *app) speak(ctx context.Context, cmd *cobra.Command, d *daemon, c *clien
 		stdin = a.in
 		streams.Stdin = stdin
 	}
-	as := &runFlags{tty: f.tty, raw: f.raw}
+	as := &runFlags{programFlags: programFlags{tty: f.tty}, outputFlags: outputFlags{raw: f.raw}}
 	call := &session.Call{}
 	t, err := a.attach(as, call, stdin)
 	if err != nil {
@@ -148,7 +148,7 @@ func (a *app) speak(ctx context.Context, cmd *cobra.Command, d *daemon, c *clien
 	res := resultOf(r)
 	res.Stdout, res.Stderr = out.Bytes(), errs.Bytes()
 	a.code = exitCode(res)
-	a.show(&runFlags{json: d.json, set: cmd.Flags()}, res, nil)
+	a.show(&runFlags{outputFlags: outputFlags{json: d.json}, set: cmd.Flags()}, res, nil)
 	return nil
 }
 
