@@ -47,18 +47,42 @@ type Server struct {
 	Key, Other string       // two keys
 	Sandboxes  *persistent.Sandboxes
 	Approvals  *question.Approvals
+	Journal    *audit.Log
 	Memory     api.Memory
+}
+
+// Options are what a server has beside the usual.
+type Options struct {
+	Level  *faketest.Driver                   // the fake level with the real agent when nil
+	Policy *policy.File                       // what the keys are bound to; nil is none
+	Change func(*persistent.SandboxesOptions) // nil changes nothing
+	Around func(http.Handler) http.Handler    // what a request comes through first; nil is nothing
 }
 
 // Start starts a server whose keys are bound to a policy, in YAML; "" is none. It
 // ends with the test.
 func Start(t *testing.T, text string) *Server {
 	t.Helper()
-	return StartOn(t, &faketest.Driver{Agent: true}, text)
+	return StartOn(t, nil, text)
 }
 
 // StartOn is Start with a fake level of the test's.
 func StartOn(t *testing.T, level *faketest.Driver, text string) *Server {
+	t.Helper()
+	o := Options{Level: level}
+	if text != "" {
+		file, err := policy.Parse("/p.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		file.Dir = "/"
+		o.Policy = file
+	}
+	return StartWith(t, o)
+}
+
+// StartWith starts a server, which ends with the test.
+func StartWith(t *testing.T, o Options) *Server {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, for the fake level")
@@ -76,6 +100,7 @@ func StartOn(t *testing.T, level *faketest.Driver, text string) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	d.Journal = journal
 	t.Cleanup(func() { reg.Close(); journal.Close(); dir.Close() })
 	keys, err := persistent.OpenKeys(reg, "")
 	if err != nil {
@@ -86,25 +111,36 @@ func StartOn(t *testing.T, level *faketest.Driver, text string) *Server {
 			t.Fatal(err)
 		}
 	}
-	var policies map[string]*policy.File
-	if text != "" {
-		file, err := policy.Parse("/p.yaml", []byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		file.Dir = "/"
-		policies = map[string]*policy.File{"": file}
-	}
-	d.Approvals = question.New(question.Options{Dir: dir.Path(), Journal: journal, Link: func(id string) string { return d.URL + v1.PagePath + id }})
+	d.sandboxes(t, &o, persistent.SandboxesOptions{Journal: journal, State: session.DirState(dir), Registry: reg}, dir.Path())
+	d.serve(t, &o, keys)
+	return d
+}
+
+// sandboxes opens those of the server.
+func (d *Server) sandboxes(t *testing.T, o *Options, boxes persistent.SandboxesOptions, dir string) {
+	t.Helper()
+	d.Approvals = question.New(question.Options{Dir: dir, Journal: boxes.Journal, Link: func(id string) string { return d.URL + v1.PagePath + id }})
 	t.Cleanup(func() { d.Approvals.Close() })
-	d.Sandboxes, err = persistent.OpenSandboxes(t.Context(), persistent.SandboxesOptions{
-		Drivers: map[string]sandbox.Driver{"gvisor": level}, Journal: journal, State: session.DirState(dir), Registry: reg,
-		Policies: policies, Notice: func(s string) { t.Log("notice:", s) },
-		Approvals: d.Approvals,
-	})
-	if err != nil {
+	level := o.Level
+	if level == nil {
+		level = &faketest.Driver{Agent: true}
+	}
+	boxes.Drivers, boxes.Approvals, boxes.Notice = map[string]sandbox.Driver{"gvisor": level}, d.Approvals, func(s string) { t.Log("notice:", s) }
+	if o.Policy != nil {
+		boxes.Policies = map[string]*policy.File{"": o.Policy}
+	}
+	if o.Change != nil {
+		o.Change(&boxes)
+	}
+	var err error
+	if d.Sandboxes, err = persistent.OpenSandboxes(t.Context(), boxes); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// serve has all frontends answer at the server's address.
+func (d *Server) serve(t *testing.T, o *Options, keys *persistent.Keys) {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +150,10 @@ func StartOn(t *testing.T, level *faketest.Driver, text string) *Server {
 	containers := openai.New(openai.Options{Sandboxes: d.Sandboxes, Keys: keys, Rest: own, Memory: &d.Memory})
 	handler := e2b.New(e2b.Options{Sandboxes: d.Sandboxes, Keys: keys, Domain: "localhost:1", Rest: containers, Memory: &d.Memory})
 	d.Handler = handler
-	server := api.New(handler, api.NewStats(), slog.New(slog.DiscardHandler))
+	if o.Around != nil {
+		d.Handler = o.Around(handler)
+	}
+	server := api.New(d.Handler, api.NewStats(), slog.New(slog.DiscardHandler))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln, nil) }()
 	t.Cleanup(func() {
@@ -130,5 +169,4 @@ func StartOn(t *testing.T, level *faketest.Driver, text string) *Server {
 			t.Error(err)
 		}
 	})
-	return d
 }

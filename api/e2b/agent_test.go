@@ -234,7 +234,8 @@ func TestBadInput(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, a := d.ask(t, c.method, c.path, c.header, c.body)
-			if status != c.status || a["message"] == "" || a["code"] == nil {
+			ours := a["message"] != "" && a["code"] != nil
+			if elsewhere := a["detail"] != nil && a["status"] != nil; status != c.status || !ours && !elsewhere { // what is no path of E2B's is the v1 API's
 				t.Errorf("%d %v, want %d", status, a, c.status)
 			}
 		})

@@ -4,17 +4,13 @@ package e2b_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
-	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,27 +19,18 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/caisson-run/caisson/api"
-	"github.com/caisson-run/caisson/api/e2b"
+	"github.com/caisson-run/caisson/api/apitest"
 	"github.com/caisson-run/caisson/audit"
 	"github.com/caisson-run/caisson/guest"
-	"github.com/caisson-run/caisson/guest/agent"
-	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/policy"
-	"github.com/caisson-run/caisson/sandbox"
-	"github.com/caisson-run/caisson/sandbox/faketest"
-	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/persistent"
-	"github.com/caisson-run/caisson/session/registry"
 )
 
 func TestMain(m *testing.M) {
-	if os.Args[0] == guest.AgentArgv0 {
-		agent.Main()
-	}
-	if how := os.Getenv(listensVariable); how != "" {
+	if how := os.Getenv(listensVariable); how != "" && os.Args[0] != guest.AgentArgv0 {
 		listenInside(how)
 	}
-	faketest.Init()
+	apitest.Init()
 	// net/http lets a connection linger for half a second after its last answer.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
@@ -53,83 +40,31 @@ type frontend struct {
 	url        string
 	key, other string
 	boxes      *persistent.Sandboxes
-	memory     api.Memory
+	memory     *api.Memory
 	log        *audit.Log
 	bodies     atomic.Pointer[func(io.ReadCloser) io.ReadCloser] // what becomes of a request's body; nil is nothing
 }
 
 func newFrontend(t *testing.T) *frontend { return newFrontendUnder(t, nil) }
 
-// newFrontendUnder is a frontend whose keys are bound to a policy.
+// newFrontendUnder is a frontend whose keys are bound to a policy. No approver can be asked.
 func newFrontendUnder(t *testing.T, file *policy.File, change ...func(*persistent.SandboxesOptions)) *frontend {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, for the fake level")
-	}
-	dir, err := store.Open(store.Options{Dir: filepath.Join(t.TempDir(), "state")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	log, err := audit.Open(t.Context(), audit.Options{Dir: dir.Path()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	reg, err := registry.Open(t.Context(), dir.Path())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { reg.Close(); log.Close(); dir.Close() })
-	keys, err := persistent.OpenKeys(reg, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := &frontend{log: log}
-	for _, token := range []*string{&d.key, &d.other} {
-		if _, *token, err = keys.Create(t.Context(), "", "", ""); err != nil {
-			t.Fatal(err)
+	d := &frontend{}
+	s := apitest.StartWith(t, apitest.Options{Policy: file, Change: func(o *persistent.SandboxesOptions) {
+		o.Approvals = nil
+		for _, c := range change {
+			c(o)
 		}
-	}
-	driver := &faketest.Driver{Agent: true}
-	var policies map[string]*policy.File
-	if file != nil {
-		policies = map[string]*policy.File{"": file}
-	}
-	o := persistent.SandboxesOptions{
-		Drivers: map[string]sandbox.Driver{"gvisor": driver}, Journal: log, State: session.DirState(dir), Registry: reg, Policies: policies,
-		Notice: func(s string) { t.Log("notice:", s) },
-	}
-	for _, c := range change {
-		c(&o)
-	}
-	d.boxes, err = persistent.OpenSandboxes(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.url = "http://" + ln.Addr().String()
-	handler := e2b.New(e2b.Options{Sandboxes: d.boxes, Keys: keys, Domain: "localhost:1", Memory: &d.memory})
-	server := api.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if around := d.bodies.Load(); around != nil {
-			r.Body = (*around)(r.Body)
-		}
-		handler.ServeHTTP(w, r)
-	}), api.NewStats(), slog.New(slog.DiscardHandler))
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(ln, nil) }()
-	t.Cleanup(func() {
-		if err := d.boxes.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-		http.DefaultClient.CloseIdleConnections()
-		server.Shutdown(context.Background())
-		handler.Close()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
+	}, Around: func(handler http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if around := d.bodies.Load(); around != nil {
+				r.Body = (*around)(r.Body)
+			}
+			handler.ServeHTTP(w, r)
+		})
+	}})
+	d.url, d.key, d.other, d.boxes, d.memory, d.log = s.URL, s.Key, s.Other, s.Sandboxes, &s.Memory, s.Journal
 	return d
 }
 
