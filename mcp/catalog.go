@@ -15,6 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/tool/params"
 )
 
@@ -137,12 +138,12 @@ var callable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(
 // entry is the policy's entry for a tool, or why there is none.
 func (u *upstream) entry(name string) (*policy.ServerTool, string) {
 	for _, d := range u.o.Server.Deny {
-		if policy.Matches(d.V, name) {
+		if sandbox.Matches(d.V, name) {
 			return nil, "the policy denies it (" + u.o.place(d.At) + ")"
 		}
 	}
 	for i := range u.o.Server.Tools {
-		if t := &u.o.Server.Tools[i]; policy.Matches(t.Name, name) {
+		if t := &u.o.Server.Tools[i]; sandbox.Matches(t.Name, name) {
 			return t, ""
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // Bounds of what a server has beside tools.
@@ -178,7 +179,7 @@ func (u *upstream) others(s *survey, pin *Pin) (out survey, prompts map[string]s
 }
 
 func matches(patterns []policy.Value[string], s string) bool {
-	return slices.ContainsFunc(patterns, func(p policy.Value[string]) bool { return policy.Matches(p.V, s) })
+	return slices.ContainsFunc(patterns, func(p policy.Value[string]) bool { return sandbox.Matches(p.V, s) })
 }
 
 // readable says why a resource may not be read; "" is that it may. A pattern speaks

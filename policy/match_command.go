@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/caisson-run/caisson/policy/shell"
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // A pattern is words: options, which a command must have in any order and
@@ -97,7 +98,7 @@ func matchAllowed(pattern []string, c *shell.Command) (named map[int]bool, ok bo
 			return nil, false
 		case p == "*":
 			spread = spread || c.Words[next].Split || c.Words[next].Many
-		case spread || !c.Words[next].Static || !Matches(p, c.Words[next].Text):
+		case spread || !c.Words[next].Static || !sandbox.Matches(p, c.Words[next].Text):
 			return nil, false
 		case option > 0 && takesValue(c, option) && !inNeed(c, next):
 			return nil, false // it may be the option's value, and the operand another
@@ -170,9 +171,9 @@ func findOption(p string, c *shell.Command, end int) []int {
 	for i, w := range c.Words[1:max(end, 1)] {
 		switch i++; {
 		case !w.Static || !isOption(w.Text):
-		case Matches(p, w.Text):
+		case sandbox.Matches(p, w.Text):
 			return []int{i}
-		case has && w.Text == name && i+1 < len(c.Words) && c.Words[i+1].Static && Matches(value, c.Words[i+1].Text):
+		case has && w.Text == name && i+1 < len(c.Words) && c.Words[i+1].Static && sandbox.Matches(value, c.Words[i+1].Text):
 			return []int{i, i + 1}
 		case w.Text[1] != '-' && p[1] != '-':
 			for j := 1; j < len(w.Text); j++ {
@@ -201,7 +202,7 @@ func findOption(p string, c *shell.Command, end int) []int {
 // it: a word that is not known counts as the one that is looked for.
 func mayBe(pattern string, c *shell.Command) bool {
 	words := strings.Fields(pattern)
-	if !Matches(words[0], c.Name()) && !Matches(words[0], shell.Base(c.Name())) {
+	if !sandbox.Matches(words[0], c.Name()) && !sandbox.Matches(words[0], shell.Base(c.Name())) {
 		return false
 	}
 	unknown := slices.ContainsFunc(c.Words[1:], func(w shell.Word) bool { return !w.Static })
@@ -225,7 +226,7 @@ func mayBe(pattern string, c *shell.Command) bool {
 			if w.Static && isOption(w.Text) {
 				continue
 			}
-			found = !w.Static || Matches(p, w.Text)
+			found = !w.Static || sandbox.Matches(p, w.Text)
 			// The first operand is the first word that is no option and no value of one.
 			if first && !found && (c.Sub > 0 || next == 1 || !isOption(c.Words[next-1].Text)) {
 				return false

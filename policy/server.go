@@ -11,7 +11,6 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/caisson-run/caisson/policy/code"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/tool/params"
 )
@@ -126,9 +125,6 @@ func (f *File) ServerFile(s *Server) *File {
 
 // Place is where the entry stands: file:line.
 func (f *File) Place(p Pos) string { return f.rule(p) }
-
-// Matches says whether name is of pattern, in which * stands for any text.
-func Matches(pattern, name string) bool { return code.Matches(pattern, name) }
 
 const maxServers = 50
 

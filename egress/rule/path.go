@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // maxPath bounds the path of a request that is compared with patterns, in
@@ -153,29 +155,25 @@ func (p PathPattern) String() string { return p.text }
 
 // Match reports whether the pattern has the path of these segments.
 func (p PathPattern) Match(segments []string) bool {
-	return p.text != "" && matchAny(p.parts, segments, "**", matchSegment)
+	return p.text != "" && matchSegments(p.parts, segments)
 }
 
 func matchSegment(pattern, s string) bool {
-	if pattern == "*" {
-		return s != ""
-	}
-	same := func(a, b byte) bool { return a == b }
-	return matchAny([]byte(pattern), []byte(s), '*', same)
+	return sandbox.Matches(pattern, s) && (pattern != "*" || s != "")
 }
 
-// matchAny matches have against pattern, in which any stands for any run. It
-// goes back to the last run alone, which is enough, so that its time is at most
-// the product of the lengths.
-func matchAny[T comparable](pattern, have []T, any T, same func(pattern, have T) bool) bool {
+// matchSegments matches segments against parts, in which ** stands for any run. It goes back
+// to the last run alone, which is enough, so that the number of comparisons is at most the
+// product of the lengths.
+func matchSegments(parts, segments []string) bool {
 	p, h := 0, 0
 	run, from := -1, 0 // the last run, and where what it stands for ends
-	for h < len(have) {
+	for h < len(segments) {
 		switch {
-		case p < len(pattern) && pattern[p] == any:
+		case p < len(parts) && parts[p] == "**":
 			run, from = p, h
 			p++
-		case p < len(pattern) && same(pattern[p], have[h]):
+		case p < len(parts) && matchSegment(parts[p], segments[h]):
 			p++
 			h++
 		case run >= 0:
@@ -185,8 +183,8 @@ func matchAny[T comparable](pattern, have []T, any T, same func(pattern, have T)
 			return false
 		}
 	}
-	for p < len(pattern) && pattern[p] == any {
+	for p < len(parts) && parts[p] == "**" {
 		p++
 	}
-	return p == len(pattern)
+	return p == len(parts)
 }

@@ -2,7 +2,11 @@
 
 package reference
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
 
 // A pattern stands for the images of a registry that an operator allows: a
 // reference in which * means any characters but / within a component, and **,
@@ -44,7 +48,7 @@ func Match(p string, r Ref) bool {
 		if digest != r.Digest {
 			return false
 		}
-	case tag != "" && (r.Digest != "" || !wild(tag, r.Tag)):
+	case tag != "" && (r.Digest != "" || !sandbox.Matches(tag, r.Tag)):
 		return false
 	}
 	return components(full(repo), strings.Split(r.Host+"/"+r.Repository, "/"))
@@ -72,7 +76,7 @@ func full(repo string) []string {
 	return parts
 }
 
-// components matches whole components; ** takes any number.
+// components matches whole components; ** takes any number, and * any characters of one.
 func components(p, s []string) bool {
 	for len(p) > 0 {
 		if p[0] == "**" {
@@ -83,33 +87,10 @@ func components(p, s []string) bool {
 			}
 			return false
 		}
-		if len(s) == 0 || !wild(p[0], s[0]) {
+		if len(s) == 0 || !sandbox.Matches(p[0], s[0]) {
 			return false
 		}
 		p, s = p[1:], s[1:]
 	}
 	return len(s) == 0
-}
-
-// wild matches one component; * takes any characters.
-func wild(p, s string) bool {
-	first, rest, ok := strings.Cut(p, "*")
-	if !ok {
-		return p == s
-	}
-	if !strings.HasPrefix(s, first) {
-		return false
-	}
-	s = s[len(first):]
-	for {
-		next, more, ok := strings.Cut(rest, "*")
-		if !ok {
-			return strings.HasSuffix(s, rest)
-		}
-		i := strings.Index(s, next)
-		if i < 0 {
-			return false
-		}
-		s, rest = s[i+len(next):], more
-	}
 }

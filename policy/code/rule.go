@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // Kind is a sort of finding.
@@ -114,36 +116,15 @@ func module(entry, name string) bool {
 
 // below says whether a pattern of DenyCalls means a name: it, or what it is of.
 func below(pattern, name string) bool {
-	if Matches(pattern, name) {
+	if sandbox.Matches(pattern, name) {
 		return true
 	}
 	for i := range len(name) {
-		if name[i] == '.' && Matches(pattern, name[:i]) {
+		if name[i] == '.' && sandbox.Matches(pattern, name[:i]) {
 			return true
 		}
 	}
 	return false
-}
-
-// Matches says whether the whole of s is of pattern p, in which * stands for any text.
-func Matches(p, s string) bool {
-	first, rest, wild := strings.Cut(p, "*")
-	if !wild {
-		return p == s
-	}
-	if !strings.HasPrefix(s, first) {
-		return false
-	}
-	s = s[len(first):]
-	parts := strings.Split(rest, "*")
-	for _, part := range parts[:len(parts)-1] {
-		i := strings.Index(s, part)
-		if i < 0 {
-			return false
-		}
-		s = s[i+len(part):]
-	}
-	return strings.HasSuffix(s, parts[len(parts)-1])
 }
 
 // powers are modules of Python that others have among their names, and by which a
