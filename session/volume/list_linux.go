@@ -56,8 +56,8 @@ func (s *Store) look(id string) (*Volume, error) {
 		return nil, err
 	}
 	var a about
-	if err := json.Unmarshal(b, &a); err != nil {
-		return nil, err
+	if json.Unmarshal(b, &a) != nil {
+		a = about{Name: "unknown"} // a power failure can leave an empty file; it can still be removed
 	}
 	info, err := os.Stat(s.path(id, aboutFile))
 	if err != nil {

@@ -232,6 +232,31 @@ func TestMadeAgain(t *testing.T) {
 	}
 }
 
+// A volume of which a power failure left an empty description is listed and removed, and is
+// in the way of no other.
+func TestBroken(t *testing.T) {
+	h := newHouse(t)
+	src, end, err := h.use("one", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end()
+	if err := os.Truncate(filepath.Join(filepath.Dir(src.Real), aboutFile), 0); err != nil {
+		t.Fatal(err)
+	}
+	list, err := h.store.List()
+	if err != nil || len(list) != 1 || !list[0].Gone {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	v, err := h.store.Find(list[0].ID)
+	if err == nil {
+		err = h.store.Remove(v.ID)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // An ID finds a volume by its beginning.
 func TestFind(t *testing.T) {
 	h := newHouse(t)
