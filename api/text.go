@@ -2,13 +2,14 @@
 
 package api
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
 
 // maxShown is how much of a word that a client sent an answer repeats, in bytes.
 const maxShown = 200
 
 // Quoted shows what a client sent.
-func Quoted(s string) string { return strconv.Quote(Clip(s, maxShown)) }
-
-// Clip is the first bytes of s, most of them.
-func Clip(s string, maximum int) string { return s[:min(len(s), maximum)] }
+func Quoted(s string) string { return strconv.Quote(sandbox.Clip(s, maxShown)) }

@@ -112,7 +112,7 @@ func Quoted(name string) string {
 	return name
 }
 
-// Clip cuts s to most bytes, at the end of a character, and puts … behind it. What is no
+// Clip cuts s to maximum bytes, at the end of a character, and puts … behind it. What is no
 // longer stays as it is.
 func Clip(s string, maximum int) string {
 	if len(s) <= maximum {

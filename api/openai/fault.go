@@ -37,7 +37,7 @@ func (f *fault) Error() string { return f.Message }
 func wrong(param, code, message string) error {
 	f := &fault{Status: http.StatusBadRequest, Kind: kindRequest, Message: message, Code: code}
 	if param != "" {
-		name := api.Clip(param, 200)
+		name := sandbox.Clip(param, 200)
 		f.Param = &name
 	}
 	return f

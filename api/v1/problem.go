@@ -77,7 +77,7 @@ var setUp = sync.OnceFunc(func() {
 			var d huma.ErrorDetailer
 			if errors.As(err, &d) && len(p.Faults) < maxFlaws {
 				// What was sent is not sent back.
-				p.Faults = append(p.Faults, Flaw{At: d.ErrorDetail().Location, Problem: api.Clip(d.ErrorDetail().Message, 300)})
+				p.Faults = append(p.Faults, Flaw{At: d.ErrorDetail().Location, Problem: sandbox.Clip(d.ErrorDetail().Message, 300)})
 			}
 		}
 		if len(p.Faults) > 0 {

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 // ID is the SHA-1 of an object.
@@ -32,7 +34,7 @@ func ParseID(s string) (id ID, err error) {
 	return ID(b), nil
 }
 
-func clip(s string) string { return s[:min(len(s), 60)] }
+func clip(s string) string { return sandbox.Clip(s, 60) }
 
 // Kind is what an object is.
 type Kind string
