@@ -9,6 +9,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/tool/params"
 )
 
@@ -78,7 +79,7 @@ func bounded(res *sdk.CallToolResult, maximum int64) {
 		case isText && left > minCut && len(kept) < maxContents:
 			cut := textCut(text.Text, min(left, int64(len(text.Text))))
 			kept = append(kept, &sdk.TextContent{Text: cut})
-			n, left = n-int64(len(cut)), 0
+			n, left = max(n-int64(len(cut)), 1), 0
 		}
 		out, lost = out+1, lost+n
 	}
@@ -99,10 +100,14 @@ func size(v any) int64 {
 	return int64(len(b))
 }
 
-// textCut is the first n bytes of s, without half a character at the end.
+// textCut is the beginning and the end of s, n bytes of it at most, without half a
+// character, and between them how many bytes are missing.
 func textCut(s string, n int64) string {
-	for n > 0 && n < int64(len(s)) && s[n]&0xC0 == 0x80 {
-		n--
+	ends := session.NewEnds(n)
+	_, _ = ends.Write([]byte(s))
+	b, cut, at := ends.Bytes()
+	if cut == 0 {
+		return s
 	}
-	return s[:n]
+	return fmt.Sprintf("%s\n[%d bytes left out]\n%s", b[:at], cut, b[at:])
 }

@@ -3,7 +3,6 @@
 package toolcall
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"io"
@@ -83,7 +82,7 @@ func (t *run) program(ctx context.Context, c *session.Call) (*Answer, error) {
 func (t *run) start(ctx context.Context, c *session.Call, id string, stdin io.Reader) (*Answer, error) {
 	c.Frontend, c.Actor, c.Operator, c.Tool, c.Account = t.call.Frontend, t.actor, t.call.Operator, t.use, t.account
 	t.asked(c)
-	stdout, stderr := &tee{to: t.call.Stdout}, &tee{to: t.call.Stderr}
+	stdout, stderr := newTee(t.call.Stdout), newTee(t.call.Stderr)
 	io := session.IO{Stdin: stdin, Stdout: stdout, Stderr: stderr}
 	var res *sandbox.Result
 	var err error
@@ -127,14 +126,18 @@ func programOutput(r *sandbox.Result, stdout, stderr *tee) map[string]any {
 	if len(r.Findings) > 0 {
 		out["findings"] = r.Findings
 	}
-	cut := maps.Clone(r.Truncated)
+	cut, at := maps.Clone(r.Truncated), maps.Clone(r.TruncatedAt)
 	for name, s := range map[string]*tee{"stdout": stdout, "stderr": stderr} {
-		kept, more := s.kept()
+		kept, more, where := s.kept()
 		if more > 0 {
 			if cut == nil {
 				cut = map[string]int64{}
 			}
+			if at == nil {
+				at = map[string]int64{}
+			}
 			cut[name] += more
+			at[name] = where // what the output limit has cut away was behind it
 		}
 		if utf8.Valid(kept) {
 			out[name] = string(kept)
@@ -145,23 +148,25 @@ func programOutput(r *sandbox.Result, stdout, stderr *tee) map[string]any {
 	if len(cut) > 0 {
 		out["truncated"] = cut
 	}
+	if len(at) > 0 {
+		out["truncated_at"] = at
+	}
 	return out
 }
 
-// tee keeps the beginning of a stream, and passes all of it on.
+// tee keeps the beginning and the end of a stream, and passes all of it on.
 type tee struct {
 	to io.Writer
 
 	mu   sync.Mutex
-	buf  bytes.Buffer
-	more int64
+	ends *session.Ends
 }
+
+func newTee(to io.Writer) *tee { return &tee{to: to, ends: session.NewEnds(maxAnswered)} }
 
 func (t *tee) Write(p []byte) (int, error) {
 	t.mu.Lock()
-	n := min(len(p), maxAnswered-t.buf.Len())
-	t.buf.Write(p[:n])
-	t.more += int64(len(p) - n)
+	_, _ = t.ends.Write(p)
 	t.mu.Unlock()
 	if t.to != nil {
 		return t.to.Write(p)
@@ -169,16 +174,10 @@ func (t *tee) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// kept is what the answer holds, and how many bytes it does not. A character that
-// the end cut apart is left out.
-func (t *tee) kept() ([]byte, int64) {
+// kept is what the answer holds, how many bytes it does not, and after how many of what it
+// holds they are missing.
+func (t *tee) kept() (b []byte, more, at int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	b, more := t.buf.Bytes(), t.more
-	if more > 0 {
-		whole := session.WholeRunes(b)
-		more += int64(len(b) - len(whole))
-		b = whole
-	}
-	return b, more
+	return t.ends.Bytes()
 }

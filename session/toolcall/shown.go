@@ -102,6 +102,9 @@ func howEnded(out map[string]any) string {
 	if cut, ok := out["truncated"]; ok {
 		parts = append(parts, fmt.Sprintf("cut: %v", cut))
 	}
+	if at, ok := out["truncated_at"]; ok {
+		parts = append(parts, fmt.Sprintf("missing after: %v", at))
+	}
 	return strings.Join(parts, "; ")
 }
 
