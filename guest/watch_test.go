@@ -77,6 +77,34 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// A file that is uploaded is seen as envd shows it, which clients count: made, given to its
+// user, written.
+func TestWatchUpload(t *testing.T) {
+	c := newClient(t)
+	output(t, c, "mkdir w")
+	w, err := c.Watch(t.Context(), "w", sandbox.WatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	var got []string
+	for i := range 2 {
+		if _, err := c.Upload(t.Context(), "w/f", strings.NewReader("text"), sandbox.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		seen := fmt.Sprint("seen", i)
+		output(t, c, "touch w/"+seen)
+		got = append(got, changes(t, w, seen)...)
+	}
+	got = slices.DeleteFunc(got, func(s string) bool { return !strings.HasPrefix(s, "f ") })
+	if d := cmp.Diff([]string{"f create", "f chmod", "f write"}, got[:min(3, len(got))]); d != "" {
+		t.Error(d)
+	}
+	if again := got[min(3, len(got)):]; len(again) == 0 || slices.Contains(again, "f create") || slices.Contains(again, "f chmod") {
+		t.Errorf("the second time %v", again)
+	}
+}
+
 // However fast directories appear, no file in them is missed, and none is told
 // twice.
 func TestWatchMissesNothing(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"mime"
 	"mime/multipart"
 	"net/http"
@@ -171,13 +172,17 @@ func (o *upload) write(p string, r io.Reader) (kept map[string]string, err error
 	}
 	var f *os.File
 	err = o.user.as(func() (err error) {
-		if i, err := os.Stat(p); err == nil && i.IsDir() {
+		i, none := os.Stat(p)
+		if none == nil && i.IsDir() {
 			return &connectError{codeInvalid, "path is a directory: " + p}
 		}
 		if err := os.MkdirAll(path.Dir(p), 0o755); err != nil {
 			return err
 		}
 		f, err = openRegular(target, flags, 0o666)
+		if err == nil && errors.Is(none, fs.ErrNotExist) {
+			claim(f)
+		}
 		return err
 	})
 	if err != nil {
@@ -211,6 +216,16 @@ func (o *upload) write(p string, r io.Reader) (kept map[string]string, err error
 		}
 		return err
 	})
+}
+
+// claim gives a new file to who has it already: envd, which is root, gives it to its user, and
+// clients that watch the directory wait for the change of attributes between its creation and
+// what is written. It may fail.
+func claim(f *os.File) {
+	var st syscall.Stat_t
+	if syscall.Fstat(int(f.Fd()), &st) == nil {
+		_ = syscall.Fchown(int(f.Fd()), int(st.Uid), int(st.Gid))
+	}
 }
 
 // pieceSize is how much of a file is read, and written, at once where there is so
