@@ -258,6 +258,14 @@ func TestPolicy(t *testing.T) {
 			t.Errorf("%s: %v", body, v)
 		}
 	}
+	// The least that the protocol has is more than the default: the refusal has the line to write.
+	for _, text := range []string{"", "version: 1\n"} {
+		silent := newFrontend(t, text)
+		v := silent.want(t, 403, "POST", "/v1/containers", `{"name":"x","memory_limit":"1g"}`)["error"].(map[string]any)
+		if !strings.Contains(v["message"].(string), "limits: {memory: 1GiB}") {
+			t.Errorf("under %q: %v", text, v)
+		}
+	}
 	only := newFrontend(t, "version: 1\nfiles: {writable: [/home/user]}\n")
 	if v := only.want(t, 403, "POST", "/v1/containers", `{"name":"x"}`)["error"].(map[string]any); !strings.Contains(v["message"].(string), "/mnt/data") {
 		t.Errorf("%v", v)
