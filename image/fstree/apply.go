@@ -22,6 +22,7 @@ type Unpacker struct {
 	sink    Sink
 	bounds  Bounds
 	layer   int
+	changes bool  // the layer is an overlay's upper directory; see ApplyChanges
 	bytes   int64 // of all files so far
 	maximum int64 // what bytes may be at the end of this layer
 	entries int
@@ -30,8 +31,14 @@ type Unpacker struct {
 }
 
 // NewUnpacker starts with an empty tree.
-func NewUnpacker(sink Sink, b Bounds) *Unpacker {
-	return &Unpacker{Root: NewDir(), sink: sink, bounds: b.withDefaults(), buf: make([]byte, 256<<10), pruned: map[*Node]int{}}
+func NewUnpacker(sink Sink, b Bounds) *Unpacker { return NewUnpackerOn(NewDir(), sink, b) }
+
+// NewUnpackerOn starts with a tree that is there. What its files hold counts for the
+// bounds.
+func NewUnpackerOn(root *Node, sink Sink, b Bounds) *Unpacker {
+	u := &Unpacker{Root: root, sink: sink, bounds: b.withDefaults(), buf: make([]byte, 256<<10), pruned: map[*Node]int{}}
+	u.entries, u.bytes = root.Count()
+	return u
 }
 
 // Apply puts one layer on top of those before it. After an error the tree is
@@ -55,6 +62,17 @@ func (u *Unpacker) Apply(ctx context.Context, b Blob) error {
 		return err
 	}
 	return s.finish()
+}
+
+// ApplyChanges puts the layer of an overlay on top, a tar archive as
+// sandbox.ChangeReader has it: a removal is a character device 0:0, and a directory that
+// hides the one below it says so in an attribute. Names that begin with .wh. are names.
+// Errors are those of Apply.
+func (u *Unpacker) ApplyChanges(ctx context.Context, r io.Reader) error {
+	u.layer++
+	u.maximum, u.changes = u.bounds.Bytes, true
+	defer func() { u.changes = false }()
+	return u.tar(ctx, tar.NewReader(r))
 }
 
 // tar applies the entries of an archive.
@@ -84,6 +102,8 @@ const (
 	whiteout = ".wh."
 	reserved = ".wh..wh." // of the tool that invented whiteouts
 	opaque   = ".wh..wh..opq"
+
+	opaqueRecord = "SCHILY.xattr.trusted.overlay.opaque"
 )
 
 // entry applies one entry.
@@ -102,12 +122,15 @@ func (u *Unpacker) entry(h *tar.Header, r io.Reader) error {
 		return hostile("an entry that is no directory is called %q", h.Name)
 	}
 	name, above := parts[len(parts)-1], parts[:len(parts)-1]
-	if strings.HasPrefix(name, whiteout) {
+	if strings.HasPrefix(name, whiteout) && !u.changes {
 		return u.remove(above, name)
 	}
 	parent, err := u.Root.Walk(above, u.makeDir)
 	if err != nil {
 		return hostile("%q cannot be placed: %v", h.Name, err)
+	}
+	if u.changes && (h.PAXRecords[opaqueRecord] == "y" || h.Typeflag == tar.TypeChar) {
+		delete(parent.Children, name)
 	}
 	switch h.Typeflag {
 	case tar.TypeDir:
@@ -119,7 +142,9 @@ func (u *Unpacker) entry(h *tar.Header, r io.Reader) error {
 	case tar.TypeLink:
 		return u.hardLink(parent, name, h)
 	case tar.TypeChar, tar.TypeBlock, tar.TypeFifo:
-		u.Left.Devices++
+		if !u.changes || h.Devmajor != 0 || h.Devminor != 0 {
+			u.Left.Devices++
+		}
 		delete(parent.Children, name) // it is in the place of what was there
 		return nil
 	}
@@ -185,7 +210,7 @@ func (u *Unpacker) describe(n *Node, h *tar.Header) error {
 		u.Left.SetID++
 	}
 	for key := range h.PAXRecords {
-		if strings.HasPrefix(key, "SCHILY.xattr.") || strings.HasPrefix(key, "LIBARCHIVE.xattr.") {
+		if key != opaqueRecord && strings.HasPrefix(key, "SCHILY.xattr.") || strings.HasPrefix(key, "LIBARCHIVE.xattr.") {
 			u.Left.Xattrs++
 			break
 		}

@@ -21,6 +21,12 @@ func NewContents(w io.Writer) *Contents {
 	return c
 }
 
+// MoreContents goes on with the contents of an image whose own end at the offset at; w
+// writes from there.
+func MoreContents(w io.Writer, at int64) *Contents {
+	return &Contents{w: bufio.NewWriterSize(w, 1<<20), at: at}
+}
+
 // Begin starts a file and gives the offset of its contents.
 func (c *Contents) Begin() (int64, error) {
 	c.pad(blocks(c.at) * Block)

@@ -384,3 +384,35 @@ func check(t *testing.T, n *fstree.Node, size int64, depth int) {
 		check(t, c, size, depth+1)
 	}
 }
+
+// A layer of an overlay removes by devices, and has no words for it.
+func TestApplyChanges(t *testing.T) {
+	sink := &memory{}
+	u := fstree.NewUnpacker(sink, fstree.Bounds{})
+	must(t, u.ApplyChanges(t.Context(), bytes.NewReader(archive(t, "a/", "a/one=1", "a/two=2", "b/", "b/old=1", "usr/", "usr/bin/", "bin->usr/bin", "c=1"))))
+	opaque := tar.Header{Typeflag: tar.TypeDir, Name: "b/", Mode: 0o700, Uid: 7, PAXRecords: map[string]string{"SCHILY.xattr.trusted.overlay.opaque": "y"}}
+	must(t, u.ApplyChanges(t.Context(), bytes.NewReader(archive(t,
+		tar.Header{Typeflag: tar.TypeChar, Name: "a/one"}, tar.Header{Typeflag: tar.TypeChar, Name: "c"}, opaque, "b/new=2", "bin/tool=x", "a/.wh.two=plain"))))
+	have := map[string]bool{}
+	for _, p := range []string{"a/one", "a/two", "a/.wh.two", "b/old", "b/new", "usr/bin/tool", "c"} {
+		_, err := u.Root.Lookup(p)
+		have[p] = err == nil
+	}
+	want := map[string]bool{"a/one": false, "a/two": true, "a/.wh.two": true, "b/old": false, "b/new": true, "usr/bin/tool": true, "c": false}
+	if d := cmp.Diff(want, have); d != "" {
+		t.Error(d)
+	}
+	if b, _ := u.Root.Lookup("b"); b.Mode != 0o700 || b.UID != 7 {
+		t.Errorf("the new directory is %v", b)
+	}
+	if u.Left.Devices != 0 {
+		t.Errorf("%d removals were taken for devices", u.Left.Devices)
+	}
+	// A name that leads out stays inside, and what is no archive is refused.
+	if err := u.ApplyChanges(t.Context(), bytes.NewReader(archive(t, "../x=1"))); !errors.Is(err, sandbox.ErrDenied) {
+		t.Errorf("a name that leads out: %v", err)
+	}
+	if err := u.ApplyChanges(t.Context(), strings.NewReader("no archive")); !errors.Is(err, sandbox.ErrInvalid) {
+		t.Errorf("no archive: %v", err)
+	}
+}
