@@ -211,7 +211,8 @@ type Restorer interface {
 // copy-on-write mount (Capabilities.Changes).
 type ChangeReader interface {
 	// ReadChanges writes the layer of the copy-on-write mount of a directory at target to w,
-	// as a tar stream. Nothing inside runs meanwhile; it goes on afterwards, but on a level
+	// as a tar stream; at "/" that of the root file system (Spec.RootChanges), without what
+	// is mounted in it, and with owners and times. Nothing inside runs meanwhile; it goes on afterwards, but on a level
 	// that cannot have it stand still on this host, which ends it. Names are relative to
 	// target. A removal is a character device 0:0. A directory that hides what
 	// the host has there says so in a PAX record, SCHILY.xattr.trusted.overlay.opaque or

@@ -45,6 +45,10 @@ type Spec struct {
 	// RootSize is how many bytes that layer takes; 0 is no bound.
 	RootSize int64
 
+	// RootChanges says that ChangeReader will be asked for that layer, at "/". A level
+	// without Capabilities.Root has none.
+	RootChanges bool
+
 	// Snapshots says that the sandbox may be asked for a snapshot, which a level
 	// may have to be prepared for (see Snapshotter). Any other level ignores it.
 	Snapshots bool

@@ -45,6 +45,9 @@ func (b *box) wantChanges(f first) (*protocol.Changes, error) {
 			c.Covered = append(c.Covered, m.Target)
 		}
 	}
+	if b.spec.Sudo && b.spec.RootChanges {
+		c.Targets, c.Covered = append(c.Targets, "/"), append(c.Covered, "/")
+	}
 	if len(c.Targets) == 0 {
 		return nil, nil
 	}

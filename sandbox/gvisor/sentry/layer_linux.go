@@ -11,6 +11,7 @@ import (
 	"path"
 	"reflect"
 	"slices"
+	"time"
 	"unsafe"
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
@@ -118,7 +119,7 @@ func (t *tarWriter) list(name string) (names []string, err error) {
 
 // entry writes one name.
 func (t *tarWriter) entry(name string, depth int) error {
-	const mask = linux.STATX_TYPE | linux.STATX_MODE | linux.STATX_NLINK | linux.STATX_INO | linux.STATX_SIZE
+	const mask = linux.STATX_TYPE | linux.STATX_MODE | linux.STATX_NLINK | linux.STATX_INO | linux.STATX_SIZE | linux.STATX_UID | linux.STATX_GID | linux.STATX_MTIME
 	st, err := t.vfs.StatAt(t.ctx, t.creds, in(t.upper, name), &vfs.StatOptions{Mask: mask})
 	if err != nil {
 		return fmt.Errorf("look at %.80q: %w", name, err)
@@ -126,7 +127,7 @@ func (t *tarWriter) entry(name string, depth int) error {
 	if t.mountedOver(name) {
 		return nil // no code wrote it, but the copy of a directory that was renamed
 	}
-	h := &tar.Header{Name: name, Mode: int64(st.Mode & 0o7777), Format: tar.FormatPAX}
+	h := &tar.Header{Name: name, Mode: int64(st.Mode & 0o7777), Uid: int(st.UID), Gid: int(st.GID), ModTime: time.Unix(st.Mtime.Sec, 0), Format: tar.FormatPAX}
 	switch st.Mode & linux.S_IFMT {
 	case linux.S_IFDIR:
 		h.Typeflag, h.Name = tar.TypeDir, name+"/"
