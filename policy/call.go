@@ -67,6 +67,9 @@ type Call struct {
 	// image's own program.
 	Image      string
 	Entrypoint *string
+	// OwnImage says that Image is a template which the caller has built: what it was made
+	// from was judged then, and no list has to have it.
+	OwnImage bool
 	// InsecureRegistry lets its registry be asked without TLS.
 	InsecureRegistry bool
 

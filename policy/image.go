@@ -11,6 +11,21 @@ import (
 // checkImage refuses what is no reference.
 func checkImage(s string) error { _, err := reference.Parse(s); return err }
 
+// templatePrefix makes a reference of a template's name.
+const templatePrefix = "template:"
+
+// checkTemplate refuses what is no NAME[:TAG].
+func checkTemplate(s string) error { return checkImage(templatePrefix + s) }
+
+// image takes what image or template says; a file has one of them.
+func (d *decoder) image(v Value[string]) {
+	if d.file.Image.Said() {
+		d.fault(v.At, "drop one of them", "the root is said already, by image or template in line %d", d.file.Image.At.Line)
+		return
+	}
+	d.file.Image = v
+}
+
 // image is the image that f names, its path absolute; f must name one.
 func (f *File) image() reference.Ref {
 	r, _ := reference.Parse(f.Image.V) // checked when f was read
@@ -69,6 +84,9 @@ func (d *decision) image() *refusal {
 	img := &PlanImage{Ref: r.String()}
 	if r.Local() {
 		img.Path = &PlanPath{Source: r.Path}
+	}
+	if d.call.OwnImage && r.Kind == reference.Template {
+		layers = nil
 	}
 	for _, f := range layers {
 		by, refused := f.boundImage(r)

@@ -17,7 +17,12 @@ func (d *decoder) top() []field {
 	return []field{
 		{"version", func(n *yaml.Node) { d.readVersion(n) }},
 		{"isolation", func(n *yaml.Node) { f.Isolation = d.text(n, "isolation", isLevel) }},
-		{"image", func(n *yaml.Node) { f.Image = d.text(n, "image", checkImage) }},
+		{"image", func(n *yaml.Node) { d.image(d.text(n, "image", checkImage)) }},
+		{"template", func(n *yaml.Node) {
+			t := d.text(n, "template", checkTemplate)
+			t.V = templatePrefix + t.V
+			d.image(t)
+		}},
 		{"images", func(n *yaml.Node) { f.Images = d.texts(n, "images", reference.CheckPattern) }},
 		{"user", func(n *yaml.Node) { f.User = d.text(n, "user", oneOf(users...)) }},
 		{"best_effort", func(n *yaml.Node) { f.BestEffort = d.boolean(n, "best_effort") }},

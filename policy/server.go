@@ -159,7 +159,7 @@ func (d *decoder) server(n *yaml.Node) {
 // sandboxKeys are the keys of a server that say what its sandbox is like. They are
 // those of the file.
 func sandboxKeys() []string {
-	return []string{"isolation", "image", "user", "best_effort", "limits", "watch", "files", "env", "network", "secrets"}
+	return []string{"isolation", "image", "template", "user", "best_effort", "limits", "watch", "files", "env", "network", "secrets"}
 }
 
 func (d *decoder) serverFields(s *Server) []field {

@@ -82,6 +82,9 @@ func imageBase(name string) (Base, error) {
 	if err != nil {
 		return Base{}, err
 	}
+	if rest, ok := strings.CutPrefix(name, "template:"); ok {
+		return Base{Kind: Template, Name: rest}, nil
+	}
 	if ref.Kind != reference.Registry {
 		return Base{}, invalid("name an image of a registry, or an earlier stage", "%s is a path, which a Dockerfile cannot name", quote(name))
 	}

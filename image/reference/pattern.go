@@ -14,7 +14,8 @@ import (
 // of a reference. A pattern without tag and digest allows all of a repository's
 // images. One with a tag allows that tag alone: a digest beside a tag is what
 // counts when the image is pulled, and could be any. One with a digest allows
-// that digest, under any tag.
+// that digest, under any tag. One that begins with template: is for templates of that
+// name, with or without a tag.
 
 // CheckPattern refuses what cannot match anything.
 func CheckPattern(p string) error {
@@ -23,6 +24,12 @@ func CheckPattern(p string) error {
 	}
 	if IsPath(p) || strings.HasPrefix(p, "oci:") || strings.HasPrefix(p, "docker-archive:") {
 		return bad(p, "a pattern is for images of registries; a file or directory is named by image")
+	}
+	if rest, ok := strings.CutPrefix(p, templatePrefix); ok {
+		if strings.Trim(rest, letter+"._-*:") != "" || rest == "" || strings.Count(rest, ":") > 1 {
+			return bad(p, "write it as template:NAME or template:NAME:TAG; * stands for any characters")
+		}
+		return nil
 	}
 	repo, tag, digest := cut(p)
 	if strings.Contains(repo, ":") && !strings.Contains(repo, "/") || strings.HasPrefix(repo, "/") || strings.HasSuffix(repo, "/") || strings.Contains(repo, "//") {
@@ -39,7 +46,14 @@ func CheckPattern(p string) error {
 
 // Match says whether the pattern p allows r.
 func Match(p string, r Ref) bool {
-	if r.Kind != Registry || CheckPattern(p) != nil {
+	if CheckPattern(p) != nil {
+		return false
+	}
+	if rest, ok := strings.CutPrefix(p, templatePrefix); ok {
+		name, tag, tagged := strings.Cut(rest, ":")
+		return r.Kind == Template && sandbox.Matches(name, r.Name) && (!tagged || sandbox.Matches(tag, r.Tag))
+	}
+	if r.Kind != Registry {
 		return false
 	}
 	repo, tag, digest := cut(p)

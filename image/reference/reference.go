@@ -8,6 +8,7 @@
 //	./image.tar, /srv/images/app   a file or directory of this host
 //	oci:DIR[:NAME]                 an OCI image layout, and which image of it
 //	docker-archive:FILE[:NAME]     what docker save wrote, and which image of it
+//	template:NAME[:TAG]            a template that was built here
 //
 // What begins with /, ./ or ../ is a path: a file is an archive, a directory
 // with a file oci-layout is a layout, another directory is the root itself.
@@ -30,6 +31,7 @@ const (
 	Path          // a path whose object tells what it is
 	Layout
 	Archive
+	Template // made here, by caisson template build
 )
 
 // Ref is a reference in its one form.
@@ -42,7 +44,7 @@ type Ref struct {
 	Digest     string // "sha256:…" or empty
 
 	Path string // on this host, as written
-	Name string // of the image in a layout or archive; may be empty
+	Name string // of the image in a layout or archive, which may be empty; of a template
 }
 
 // most is how long a reference may be.
@@ -58,12 +60,40 @@ func Parse(s string) (Ref, error) {
 	case IsPath(s):
 		return Ref{Kind: Path, Path: s}, nil
 	}
+	if rest, ok := strings.CutPrefix(s, templatePrefix); ok {
+		return template(s, rest)
+	}
 	for prefix, kind := range map[string]Kind{"oci:": Layout, "docker-archive:": Archive} {
 		if rest, ok := strings.CutPrefix(s, prefix); ok {
 			return local(s, kind, rest)
 		}
 	}
 	return registry(s)
+}
+
+const (
+	templatePrefix = "template:"
+	// DefaultTag is the tag of a template where none is said, as E2B's clients have it.
+	DefaultTag = "default"
+)
+
+// template reads NAME[:TAG].
+func template(s, rest string) (Ref, error) {
+	name, tag, tagged := strings.Cut(rest, ":")
+	if !tagged {
+		tag = DefaultTag
+	}
+	if !isTemplate(name) {
+		return Ref{}, bad(s, "a template's name is of lower-case letters, digits, ., _ and - (128 at most), and begins with a letter or digit")
+	}
+	if !isTag(tag) {
+		return Ref{}, bad(s, "the tag is not letters, digits, ., _ and - (128 at most)")
+	}
+	return Ref{Kind: Template, Name: name, Tag: tag}, nil
+}
+
+func isTemplate(s string) bool {
+	return s != "" && len(s) <= 128 && strings.Trim(s, lower+"._-") == "" && !strings.ContainsAny(s[:1], "._-")
 }
 
 // IsPath says whether s is written as a path.
@@ -122,6 +152,8 @@ func (r Ref) String() string {
 	switch r.Kind {
 	case Path:
 		return r.Path
+	case Template:
+		return templatePrefix + r.Name + ":" + r.Tag
 	case Layout, Archive:
 		s := map[Kind]string{Layout: "oci:", Archive: "docker-archive:"}[r.Kind] + r.Path
 		if r.Name != "" {
@@ -141,6 +173,9 @@ func (r Ref) String() string {
 
 // Familiar is how people write r: without what is understood.
 func (r Ref) Familiar() string {
+	if r.Kind == Template {
+		return strings.TrimSuffix(r.String(), ":"+DefaultTag)
+	}
 	s := strings.TrimPrefix(r.String(), "docker.io/")
 	return strings.TrimPrefix(s, "library/")
 }
@@ -154,8 +189,8 @@ func (r Ref) Allows(other Ref) bool {
 	return r == other
 }
 
-// Local says whether r names something of this host.
-func (r Ref) Local() bool { return r.Kind != Registry }
+// Local says whether r names a file or directory of this host.
+func (r Ref) Local() bool { return r.Kind == Path || r.Kind == Layout || r.Kind == Archive }
 
 // At is r with its path absolute, relative ones starting from dir.
 func (r Ref) At(dir string) Ref {
