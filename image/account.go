@@ -5,7 +5,9 @@ package image
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
+	"path"
 	"strconv"
 	"strings"
 
@@ -16,6 +18,7 @@ import (
 type account struct {
 	name     string
 	uid, gid int
+	home     string // absolute and clean, or empty
 }
 
 const (
@@ -31,7 +34,11 @@ func accounts(text []byte) []account {
 		uid, err1 := strconv.Atoi(f[2])
 		gid, err2 := strconv.Atoi(f[3])
 		if err1 == nil && err2 == nil && uid >= 0 && gid >= 0 && uid <= maxID && gid <= maxID && plainWord(f[0], "_-.", 64) {
-			out = append(out, account{f[0], uid, gid})
+			a := account{name: f[0], uid: uid, gid: gid}
+			if len(f) > 5 && path.IsAbs(f[5]) && plainWord(strings.ReplaceAll(f[5], "/", ""), "_-.", 4000) {
+				a.home = path.Clean(f[5])
+			}
+			out = append(out, a)
 		}
 	}
 	return out
@@ -121,6 +128,33 @@ func whoRuns(user string, passwd, group []byte) (u sandbox.User, add string, err
 		add = fmt.Sprintf("%s:x:%d:%d:%s:%s:/bin/sh\n", u.Name, u.UID, u.GID, u.Name, u.Home)
 	}
 	return u, add, nil
+}
+
+// stepUser finds whom a step of a build runs as: the account itself, root too, at home
+// where the image has it at home.
+func stepUser(user string, passwd, group []byte) (sandbox.User, error) {
+	list := accounts(passwd)
+	who, grp, hasGroup := strings.Cut(user, ":")
+	a, known := byName(list, who)
+	if id, err := strconv.Atoi(who); !known && err == nil && id >= 0 && id <= maxID {
+		if a, known = byID(list, id); !known {
+			a, known = account{name: who, uid: id, gid: id}, true
+		}
+	}
+	if !known {
+		return sandbox.User{}, &sandbox.Error{Op: "user " + sandbox.Quoted(sandbox.Clip(who, 40)), Kind: sandbox.ErrInvalid, Problem: "it is not in /etc/passwd", Hint: "make it in a step before: RUN useradd NAME"}
+	}
+	if hasGroup {
+		gid, ok := groups(group)[grp]
+		if n, err := strconv.Atoi(grp); !ok && err == nil && n >= 0 && n <= maxID {
+			gid, ok = n, true
+		}
+		if !ok {
+			return sandbox.User{}, &sandbox.Error{Op: "group " + sandbox.Quoted(sandbox.Clip(grp, 40)), Kind: sandbox.ErrInvalid, Problem: "it is not in /etc/group", Hint: "make it in a step before: RUN groupadd NAME"}
+		}
+		a.gid = gid
+	}
+	return sandbox.User{UID: a.uid, GID: a.gid, Name: a.name, Home: cmp.Or(a.home, "/")}, nil
 }
 
 // freeName is a name that the image does not have: user, user1, ….

@@ -19,6 +19,11 @@ type Config struct {
 	Env        []string `json:"env,omitempty"` // NAME=VALUE
 	User       string   `json:"user,omitempty"`
 	WorkingDir string   `json:"working_dir,omitempty"` // absolute and clean, or empty
+
+	// Start is a line for a shell that a persistent sandbox begins with, and Ready one
+	// that succeeds once that can be used. Templates alone have them.
+	Start string `json:"start,omitempty"`
+	Ready string `json:"ready,omitempty"`
 }
 
 // document is the JSON of a configuration, as far as it is of interest.

@@ -45,7 +45,7 @@ func (d *dresser) dress(c Config) error {
 	if !ok {
 		return redirects("/home/user")
 	}
-	if len(home.Children) > 0 {
+	if len(home.Children) > 0 && !d.out.Built {
 		d.out.Notes = append(d.out.Notes, "what the image has in /home/user is hidden by the private home")
 	}
 	home.UID, home.GID = uint32(d.out.User.UID), uint32(d.out.User.GID)

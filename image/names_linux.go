@@ -21,17 +21,23 @@ type resolved struct {
 	Platform string    `json:"platform"`
 	Digest   string    `json:"digest"`
 	Pulled   time.Time `json:"pulled"`
+	// Owner is whose template it is: the ID of a key; empty is the operator's.
+	Owner string `json:"owner,omitempty"`
 }
 
-func (s *Store) nameFile(r reference.Ref) string {
-	return filepath.Join(s.dir, "names", shortHash(r.String()+" "+Platform())+".json")
+// nameFile is where it is kept what r means for an owner. Only templates have one.
+func (s *Store) nameFile(r reference.Ref, owner string) string {
+	if owner != "" {
+		owner = " of " + owner
+	}
+	return filepath.Join(s.dir, "names", shortHash(r.String()+" "+Platform()+owner)+".json")
 }
 
-// resolve gives the digest that r had when it was pulled last; empty when it
-// was not.
-func (s *Store) resolve(r reference.Ref) (string, error) {
-	one, err := readName(s.nameFile(r))
-	if errors.Is(err, os.ErrNotExist) || err == nil && (one.Ref != r.String() || one.Platform != Platform()) {
+// resolve gives the digest that r had for an owner when it was pulled or built last; empty
+// when it was not.
+func (s *Store) resolve(r reference.Ref, owner string) (string, error) {
+	one, err := readName(s.nameFile(r, owner))
+	if errors.Is(err, os.ErrNotExist) || err == nil && (one.Ref != r.String() || one.Platform != Platform() || one.Owner != owner) {
 		return "", nil
 	}
 	return one.Digest, err
@@ -54,9 +60,9 @@ func (s *Store) names() (done func(), _ error) {
 	return s.images().alone(context.Background(), "names")
 }
 
-// remember notes what r means now.
-func (s *Store) remember(r reference.Ref, digest string) error {
-	b, err := json.Marshal(resolved{r.String(), Platform(), digest, time.Now().UTC()})
+// remember notes what r means now for an owner.
+func (s *Store) remember(r reference.Ref, owner, digest string) error {
+	b, err := json.Marshal(resolved{r.String(), Platform(), digest, time.Now().UTC(), owner})
 	if err != nil {
 		return err
 	}
@@ -71,7 +77,7 @@ func (s *Store) remember(r reference.Ref, digest string) error {
 	}
 	_, err = f.Write(b)
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), s.nameFile(r))
+		err = os.Rename(f.Name(), s.nameFile(r, owner))
 	}
 	if err != nil {
 		os.Remove(f.Name())
@@ -111,8 +117,9 @@ func (s *Store) forget(names []resolved) {
 		if err != nil {
 			continue
 		}
-		if now, err := readName(s.nameFile(r)); err == nil && now.Digest == n.Digest {
-			os.Remove(s.nameFile(r))
+		file := s.nameFile(r, n.Owner)
+		if now, err := readName(file); err == nil && now.Digest == n.Digest {
+			os.Remove(file)
 		}
 	}
 }

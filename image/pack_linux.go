@@ -105,10 +105,7 @@ func finish(f *os.File, root *fstree.Node, contents *fstree.Contents, digest str
 	if err != nil {
 		return err
 	}
-	var uuid [16]byte
-	sum, _ := hex.DecodeString(strings.TrimPrefix(digest, "sha256:"))
-	copy(uuid[:], sum)
-	size, err := fstree.WriteEROFS(f, root, end, uuid)
+	size, err := fstree.WriteEROFS(f, root, end, uuidOf(digest))
 	if err != nil {
 		return err
 	}
@@ -120,6 +117,13 @@ func finish(f *os.File, root *fstree.Node, contents *fstree.Contents, digest str
 		return err
 	}
 	return f.Sync()
+}
+
+// uuidOf identifies an image.
+func uuidOf(digest string) (uuid [16]byte) {
+	sum, _ := hex.DecodeString(strings.TrimPrefix(digest, "sha256:"))
+	copy(uuid[:], sum)
+	return uuid
 }
 
 // punch gives back the blocks below end that no file of the tree has. A file

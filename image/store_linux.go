@@ -24,7 +24,8 @@ import (
 //	image-1-<hex>/  one image: root.erofs, image.json
 //	tree-1-<hex>/   the same, unpacked, for levels that want a directory
 //	more-1-<hex>/   the same as EROFS, with further mountpoints
-//	names/          what references were resolved to
+//	step-1-<hex>/   what a step of a template's build has changed
+//	names/          what references were resolved to, and templates are called
 //	.building       who makes which of them just now, takes one away, or changes names
 //
 // Each is built under a temporary name and renamed, is never changed afterwards, and is
@@ -70,8 +71,11 @@ func (s *Store) more() cache  { return cache{dir: s.dir, prefix: "more-" + forma
 
 // Get finds an image that is here, and pulls it when it is not.
 func (s *Store) Get(ctx context.Context, r reference.Ref, o PullOptions) (*Stored, error) {
+	if r.Kind == reference.Template {
+		return s.template(r, o.Owner)
+	}
 	if !r.Local() {
-		digest, err := s.resolve(r)
+		digest, err := s.resolve(r, "")
 		if err != nil {
 			return nil, err
 		}
@@ -103,6 +107,9 @@ const pullTries = 3
 // Pull looks where the image is what its reference means now, and gets what is
 // not here.
 func (s *Store) Pull(ctx context.Context, r reference.Ref, o PullOptions) (*Stored, error) {
+	if r.Kind == reference.Template {
+		return nil, sandbox.Errorf(sandbox.ErrInvalid, "image "+r.Familiar(), "a template is built here, and pulled from nowhere")
+	}
 	img, done, err := find(ctx, r, o)
 	if err != nil {
 		return nil, err
@@ -122,7 +129,7 @@ func (s *Store) Pull(ctx context.Context, r reference.Ref, o PullOptions) (*Stor
 	}
 	defer held.Close()
 	if !r.Local() {
-		if err := s.remember(r, img.Digest); err != nil {
+		if err := s.remember(r, "", img.Digest); err != nil {
 			return nil, err
 		}
 	}
@@ -202,7 +209,7 @@ func (s *Store) Root(ctx context.Context, info *Stored, o RootOptions) (*Root, e
 		return nil, err
 	}
 	if held == nil {
-		return nil, &sandbox.Error{Op: "image " + info.Digest, Kind: sandbox.ErrNotFound, Problem: "it was removed", Hint: "run it again"}
+		return nil, removed(info.Digest)
 	}
 	r := &Root{open: []*os.File{held}}
 	for _, t := range o.Toolchains {
@@ -232,7 +239,7 @@ func (s *Store) ReadFile(info *Stored, path string, maximum int64) ([]byte, erro
 		return nil, err
 	}
 	if held == nil {
-		return nil, &sandbox.Error{Op: "image " + info.Digest, Kind: sandbox.ErrNotFound, Problem: "it was removed", Hint: "run it again"}
+		return nil, removed(info.Digest)
 	}
 	defer held.Close()
 	f, err := openIn(held, erofsName)
@@ -252,6 +259,23 @@ func (s *Store) ReadFile(info *Stored, path string, maximum int64) ([]byte, erro
 		return nil, os.ErrNotExist
 	}
 	return io.ReadAll(io.NewSectionReader(f, n.Offset, n.Size))
+}
+
+// Home opens what programs of a template find in their home. The caller closes it.
+func (s *Store) Home(info *Stored) (*os.File, error) {
+	held, err := s.images().open(keyOf(info.Digest))
+	if err != nil {
+		return nil, err
+	}
+	if held == nil {
+		return nil, removed(info.Digest)
+	}
+	defer held.Close()
+	f, err := openIn(held, homeName)
+	if err != nil {
+		return nil, cacheError("open template", err)
+	}
+	return f, nil
 }
 
 // fill opens the tree in the form that the level takes.

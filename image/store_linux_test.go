@@ -335,7 +335,7 @@ func TestPulledWhilePruned(t *testing.T) {
 	if s.remove(nameless, false) == nil {
 		t.Error("an image that was just pulled was removed as one without a name")
 	}
-	if digest, err := s.resolve(ref(t, name)); err != nil || digest != img.Digest() {
+	if digest, err := s.resolve(ref(t, name), ""); err != nil || digest != img.Digest() {
 		t.Errorf("its name leads to %q, %v", digest, err)
 	}
 
@@ -345,7 +345,7 @@ func TestPulledWhilePruned(t *testing.T) {
 		must(t, err)
 	}
 	must(t, s.Remove(nameless))
-	if digest, err := s.resolve(ref(t, name)); err != nil || digest != img.Digest() {
+	if digest, err := s.resolve(ref(t, name), ""); err != nil || digest != img.Digest() {
 		t.Errorf("its name leads to %q, %v", digest, err)
 	}
 }
@@ -360,7 +360,7 @@ func TestHalfAName(t *testing.T) {
 	_, err := s.Pull(t.Context(), ref(t, name), PullOptions{})
 	must(t, err)
 	half := filepath.Join(s.dir, "names", tempPrefix+"1")
-	text, err := os.ReadFile(s.nameFile(ref(t, name)))
+	text, err := os.ReadFile(s.nameFile(ref(t, name), ""))
 	must(t, err)
 	must(t, os.WriteFile(half, text, 0o600))
 	old := time.Now().Add(-2 * staleTemp)
@@ -377,7 +377,7 @@ func TestHalfAName(t *testing.T) {
 	if left := entries(t, filepath.Join(s.dir, "names")); len(left) != 1 {
 		t.Errorf("left: %v", left)
 	}
-	if digest, err := s.resolve(ref(t, name)); err != nil || digest != b.Digest() {
+	if digest, err := s.resolve(ref(t, name), ""); err != nil || digest != b.Digest() {
 		t.Errorf("its name leads to %q, %v", digest, err)
 	}
 }

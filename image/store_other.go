@@ -8,7 +8,9 @@ import (
 	"context"
 	"io"
 	"os"
+	"time"
 
+	"github.com/caisson-run/caisson/image/fstree"
 	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -61,3 +63,93 @@ func (*Store) Prune(bool) ([]*Stored, error) { return nil, noStore() }
 
 // IsTree is not supported here.
 func IsTree(reference.Ref, *os.File) bool { return false }
+
+// Home is not supported here.
+func (*Store) Home(*Stored) (*os.File, error) { return nil, noStore() }
+
+// Build is not supported here.
+func (*Store) Build(*Stored) (*Builder, error) { return nil, noStore() }
+
+// Builder is not supported here.
+type Builder struct{}
+
+// Put is not supported here.
+func (*Builder) Put(context.Context, io.Reader) error { return noStore() }
+
+// Tree is not supported here.
+func (*Builder) Tree() *fstree.Node { return nil }
+
+// Read is not supported here.
+func (*Builder) Read(*fstree.Node) (io.Reader, error) { return nil, noStore() }
+
+// ReadFile is not supported here.
+func (*Builder) ReadFile(string, int64) ([]byte, error) { return nil, noStore() }
+
+// Root is not supported here.
+func (*Builder) Root(Config, RootOptions) (*Root, *Stored, error) { return nil, nil, noStore() }
+
+// Account is not supported here.
+func (*Builder) Account(string) (sandbox.User, error) { return sandbox.User{}, noStore() }
+
+// Finish is not supported here.
+func (*Builder) Finish(context.Context, string, Config) (*Stored, error) { return nil, noStore() }
+
+// Close is not supported here.
+func (*Builder) Close() error { return nil }
+
+// Template is not supported here.
+type Template struct {
+	Name, Tag, Owner string
+	Named            time.Time
+	Image            *Stored
+}
+
+// Owns is not supported here.
+func (*Store) Owns(reference.Ref, string) bool { return false }
+
+// Name is not supported here.
+func (*Store) Name(reference.Ref, string, *Stored) error { return noStore() }
+
+// Templates is not supported here.
+func (*Store) Templates(string) ([]Template, error) { return nil, noStore() }
+
+// Unname is not supported here.
+func (*Store) Unname(reference.Ref, string) error { return noStore() }
+
+// Step is not supported here.
+func (*Store) Step(string) (*os.File, error) { return nil, noStore() }
+
+// KeepStep is not supported here.
+func (*Store) KeepStep(context.Context, string, func(*os.File) error) (*os.File, error) {
+	return nil, noStore()
+}
+
+// DropStep is not supported here.
+func (*Store) DropStep(string) {}
+
+// Info is not supported here.
+func (*Store) Info(string) (*Stored, error) { return nil, noStore() }
+
+// HostDigest is not supported here.
+func HostDigest() (string, error) { return "", noStore() }
+
+// PutHost is not supported here.
+func (*Builder) PutHost(context.Context) error { return noStore() }
+
+// Opened is not supported here.
+type Opened struct{ Tree *fstree.Node }
+
+// Open is not supported here.
+func (*Store) Open(*Stored) (*Opened, error) { return nil, noStore() }
+
+// Read is not supported here.
+func (*Opened) Read(*fstree.Node) io.Reader { return nil }
+
+// Close is not supported here.
+func (*Opened) Close() error { return nil }
+
+// FindTemplate is not supported here.
+func (*Store) FindTemplate(reference.Ref, string) (*Template, error) { return nil, noStore() }
+
+// PruneSteps is not supported here.
+func (*Store) PruneSteps() (int, error) { return 0, noStore() }

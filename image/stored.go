@@ -29,7 +29,8 @@ import (
 //   - The user is the image's. Where that is root or not given, it is uid 1000,
 //     as without an image; --root makes it the sandbox's own root. Names come
 //     from the image's /etc/passwd; where it knows no such uid, a line "user" is
-//     added. The home is /home/user (/root for root), private and writable.
+//     added. The home is /home/user (/root for root), private and writable, and
+//     empty where the image is no template.
 //   - The working directory is the one that was asked for, else the workspace,
 //     else the image's, else the home.
 //   - /etc/hosts, /etc/hostname and /etc/resolv.conf are ours, and the same in
@@ -53,6 +54,9 @@ type Stored struct {
 	// Notes are sentences for people, about what shows otherwise than in the image.
 	Notes []string `json:"notes,omitempty"`
 
+	// Built says that it is a template's: programs find in their home what it has there.
+	Built bool `json:"built,omitempty"`
+
 	// InUse says that a sandbox runs on it now; only List knows.
 	InUse bool `json:"in_use,omitempty"`
 }
@@ -65,6 +69,9 @@ type PullOptions struct {
 	// File is the object that a local reference names, where the caller has
 	// opened and judged it; else it is opened by its path. It stays the caller's.
 	File *os.File
+	// Owner is who asks for a template: the ID of a key; empty is the operator. Who has
+	// none of the name gets the operator's.
+	Owner string
 	// Progress, when set, is told how many bytes of layers were read, of how
 	// many, some times a second. It must not block.
 	Progress func(done, total int64)

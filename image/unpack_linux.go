@@ -30,7 +30,11 @@ func unpack(ctx context.Context, f *os.File, dir string) error {
 	if err != nil {
 		return err
 	}
-	at := filepath.Join(dir, "root")
+	return unpackTree(ctx, f, root, filepath.Join(dir, "root"))
+}
+
+// unpackTree writes a part of a tree to a new directory.
+func unpackTree(ctx context.Context, f *os.File, root *fstree.Node, at string) error {
 	if err := os.Mkdir(at, 0o700); err != nil {
 		return err
 	}
