@@ -12,6 +12,7 @@ import (
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/environment"
 	"github.com/caisson-run/caisson/session/network"
 	"github.com/caisson-run/caisson/session/question"
 )
@@ -42,6 +43,11 @@ type Call struct {
 	File string
 	// FileLanguage overrides what File's name and first line say.
 	FileLanguage string
+
+	// Step makes the call a step of a template's build, and Changed gets what it changed in
+	// the tree when it has succeeded, as sandbox.ChangeReader has it.
+	Step    *environment.Step
+	Changed func(ctx context.Context, layer io.Reader) error
 
 	// Read are files that were read to make the call: of variables, say. Code that it
 	// runs cannot change them.

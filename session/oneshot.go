@@ -89,6 +89,9 @@ func (o *oneshot) withAgent(ctx context.Context, box sandbox.Instance, ex *sandb
 		o.files.Take(ctx, client, o.env.Dir, res)
 	}
 	o.keeper.readFrom(box)
+	if o.Call.Step != nil && res.Status == sandbox.StatusSuccess {
+		return res, o.readStep(ctx, box)
+	}
 	return res, nil
 }
 

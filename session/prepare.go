@@ -61,6 +61,7 @@ func (s *Session) host(call *Call, undo *environment.Cleanup) *environment.Host 
 func environmentOf(r *Invocation) environment.Options {
 	o := environment.Options{
 		ID: r.ID, Dir: r.Dir.Path(), Images: r.Session.Images(), Host: r.Session.host(r.Call, &r.Undo), Call: &r.Call.Call, Plan: &r.Plan, Caps: r.Caps,
+		Owner: owner(r.Call), Step: r.Call.Step,
 		Read:     slices.Concat(r.Session.o.Policy.Reads(), r.Session.o.Read, r.Call.Read),
 		Progress: r.Call.OnPull, Notice: r.Call.notice,
 	}
@@ -83,7 +84,7 @@ func environmentOf(r *Invocation) environment.Options {
 // judgeImage notes which image it is, and judges what it starts: that is known now.
 func (r *Invocation) judgeImage(ctx context.Context, e *environment.Environment) error {
 	p := r.Plan.Image
-	if p == nil {
+	if p == nil || r.Call.Step != nil {
 		return nil
 	}
 	if e.Image == nil { // a plain directory

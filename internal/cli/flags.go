@@ -180,6 +180,16 @@ func readFiles(c *session.Call, f *runFlags) (err error) {
 			return err
 		}
 	}
+	if f.template != "" {
+		if f.image != "" {
+			return &sandbox.Error{Op: "--template", Kind: sandbox.ErrInvalid, Problem: "it is the root, and so is --image", Hint: "drop one of them"}
+		}
+		r, err := templateName(f.template)
+		if err != nil {
+			return err
+		}
+		c.Image = r.String()
+	}
 	if f.image != "" {
 		var r reference.Ref
 		if r, err = localImage(f.image); err == nil {

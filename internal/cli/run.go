@@ -48,6 +48,9 @@ docker save, ./DIR or oci:DIR. A command then follows docker run: it takes the
 place of the image's command, the entrypoint stays. Environment, user and working
 directory are the image's; where its user is root, it is uid 1000 without --root.
 
+With --template it has what caisson template build made: an image, whose /home/user
+programs find in their private one.
+
 A limit that you ask for holds, or nothing runs. Where the host has no control
 groups for you, not all of the defaults do: that is said once, unless CAISSON_ACCEPT
 names them (CAISSON_ACCEPT=cpus=off,memory=emulated).
@@ -95,6 +98,7 @@ ended it.`,
 	a.inState(cmd)
 	emptyMeans(fs, "code", "entrypoint")
 	_ = cmd.RegisterFlagCompletionFunc("image", a.completeImages)
+	_ = cmd.RegisterFlagCompletionFunc("template", a.completeTemplates)
 	a.completeLevels(cmd)
 	completeWords(cmd, "lang", session.Languages()...)
 	completeWords(cmd, "git", "ro", "rw")
@@ -240,7 +244,7 @@ func what(cmd *cobra.Command, c *session.Call, f *runFlags, args []string) error
 	case f.codeGiven:
 		c.Source = &session.Source{Name: "--code", Language: f.lang, Code: []byte(f.code)}
 		c.Argv = args
-	case len(args) == 0 && f.image != "":
+	case len(args) == 0 && f.image+f.template != "":
 		// What the image says.
 	case len(args) == 0:
 		return usage(cmd, "there is nothing to run", "name a file, or a command after --: caisson run -- python3 -V")

@@ -93,12 +93,14 @@ func (f *collectFlags) add(fs *pflag.FlagSet) {
 // rootFlags say what is the root of a sandbox.
 type rootFlags struct {
 	rootfs, image, entrypoint string
+	template                  string
 	entrypointGiven, insecure bool
 }
 
 func (f *rootFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.rootfs, "rootfs", "", "use another tree as the root: `DIR`")
 	fs.StringVar(&f.image, "image", "", "run on a container `IMAGE`: python:3.14, ./image.tar, oci:DIR")
+	fs.StringVar(&f.template, "template", "", "run on a template that was built here: `NAME`[:TAG]")
 	fs.StringVar(&f.entrypoint, "entrypoint", "", "run another `PROGRAM` in place of the image's entrypoint; '' for none")
 	fs.BoolVar(&f.insecure, "insecure-registry", false, "pull the image of --image from its registry without TLS")
 }

@@ -20,7 +20,7 @@ import (
 // directory, and needs a directory of this host that no sandbox has by itself: it names
 // the directory. A program that failed may be another one inside than the caller's.
 func (a *app) hintToolchain(f *runFlags, call *session.Call, res *sandbox.Result) {
-	if f.json || f.image != "" || f.rootfs != "" || call.Source != nil || call.File != "" || len(call.Argv) == 0 || res.ExitCode == nil || *res.ExitCode == 0 {
+	if f.json || f.image+f.template != "" || f.rootfs != "" || call.Source != nil || call.File != "" || len(call.Argv) == 0 || res.ExitCode == nil || *res.ExitCode == 0 {
 		return
 	}
 	name, missing := call.Argv[0], *res.ExitCode == exitNotFound

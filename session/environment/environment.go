@@ -53,6 +53,10 @@ type Options struct {
 	First First
 	// Program is code that runs first; nil is Call.Argv.
 	Program *Program
+	// Owner is whose templates count, before the operator's: the ID of a key, or empty.
+	Owner string
+	// Step makes it the environment of a step of a build; nil for any other.
+	Step *Step
 	// Read are files that were read for the call. No code may change them.
 	Read []sandbox.HostFile
 	// Progress is told how much of an image was read, in bytes, and Notice sentences for
@@ -120,7 +124,11 @@ func Open(ctx context.Context, o Options) (*Environment, error) {
 	}
 	e.Spec.Sudo = o.Caps.Root && (o.Call.Sudo || o.Plan.Root && !listsCommands(o.Plan))
 	e.Spec.Snapshots = o.First == Agent && o.Caps.Snapshot
-	if err := e.findImage(ctx); err != nil {
+	open := e.findImage
+	if o.Step != nil {
+		open = e.openStep
+	}
+	if err := open(ctx); err != nil {
 		return nil, err
 	}
 	if err := e.command(); err != nil {
@@ -148,6 +156,7 @@ func (e *Environment) Build(ctx context.Context, b BuildOptions) error {
 	e.Spec.Network = b.Network
 	for _, step := range []func() error{
 		func() error { return e.addMounts(ctx) },
+		e.addHome,
 		e.addVolumes,
 		e.addGit,
 		e.addNameServer,

@@ -117,7 +117,7 @@ func (e *Environment) imageGit() ([]byte, error) {
 	if e.Image == nil {
 		return nil, nil
 	}
-	b, err := e.store.ReadFile(e.Image, systemGit, maxSystemGit)
+	b, err := e.imageFile(systemGit, maxSystemGit)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

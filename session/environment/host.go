@@ -86,6 +86,10 @@ func (e *Environment) addRoot(ctx context.Context) error {
 }
 
 func (e *Environment) root(ctx context.Context, chains []*hostpath.Source) (*image.Root, error) {
+	if s := e.o.Step; s != nil {
+		root, _, err := s.Tree.Root(s.Config, image.RootOptions{Targets: targets(e.Spec)})
+		return root, err
+	}
 	if e.Image != nil {
 		return e.store.Root(ctx, e.Image, image.RootOptions{EROFS: e.o.Caps.EROFS, Toolchains: chains, Targets: targets(e.Spec)})
 	}

@@ -24,7 +24,7 @@ func (e *Environment) findImage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o := image.PullOptions{Insecure: e.o.Call.InsecureRegistry, Progress: e.o.Progress}
+	o := image.PullOptions{Insecure: e.o.Call.InsecureRegistry, Owner: e.o.Owner, Progress: e.o.Progress}
 	if p.Path != nil {
 		src, err := e.o.Host.Open(*p.Path, "image", sandbox.ReadOnly)
 		if err != nil {
@@ -60,6 +60,46 @@ func (e *Environment) findImage(ctx context.Context) error {
 	return nil
 }
 
+// imageFile reads a file of the image, of at most maximum bytes. What is not there is
+// fs.ErrNotExist.
+func (e *Environment) imageFile(path string, maximum int64) ([]byte, error) {
+	if s := e.o.Step; s != nil {
+		return s.Tree.ReadFile(path, maximum)
+	}
+	return e.store.ReadFile(e.Image, path, maximum)
+}
+
+// addHome has programs of a template find in their home what it has there. Root of the
+// sandbox's own has the root file system itself, home and all.
+func (e *Environment) addHome() error {
+	home := sandbox.DefaultUser().Home
+	if e.Image == nil || !e.Image.Built || e.Spec.Sudo || e.Spec.User.Home != home {
+		return nil
+	}
+	if slices.ContainsFunc(e.Spec.Mounts, func(m sandbox.Mount) bool { return m.Target == home }) {
+		return nil
+	}
+	if !e.o.Caps.CopyOnWrite {
+		return &sandbox.Error{Op: "template", Kind: sandbox.ErrUnsupported, Problem: e.o.Plan.Isolation + " has no copy-on-write for its home on this host", Hint: "run it on another level"}
+	}
+	f, err := e.store.Home(e.Image)
+	if err != nil {
+		return err
+	}
+	e.o.Host.Undo.Close(f)
+	e.Spec.Mounts = append(e.Spec.Mounts, sandbox.Mount{Source: f, Name: "the template's home", Target: home, Access: sandbox.CopyOnWrite, Dir: true})
+	return nil
+}
+
+// builtHome is the home that a template brings, which no scratch may hide; empty for
+// other images.
+func (e *Environment) builtHome() string {
+	if e.Image == nil || !e.Image.Built {
+		return ""
+	}
+	return e.Spec.User.Home
+}
+
 // noImage refuses flags about an image where there is none; why is what there is not to
 // replace.
 func (e *Environment) noImage(why string) error {
@@ -83,6 +123,9 @@ func (e *Environment) imageDir() string {
 		return ""
 	}
 	dir := e.Image.Config.WorkingDir
+	if home := e.builtHome(); home != "" && sandbox.Within(dir, home) {
+		return dir
+	}
 	if e.isWritable(dir) && !slices.Contains(e.o.Plan.Writable, dir) {
 		return ""
 	}

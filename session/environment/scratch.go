@@ -15,8 +15,13 @@ const maxShm = 64 << 20
 func (e *Environment) addScratch() error {
 	l := e.o.Plan.Limits
 	paths := slices.Clone(e.o.Plan.Writable)
-	if home := e.Spec.User.Home; e.o.Plan.Root && !slices.Contains(paths, home) {
+	if e.o.Step != nil { // all that it writes is the template's
+		paths = []string{"/dev/shm"}
+	} else if home := e.Spec.User.Home; e.o.Plan.Root && !slices.Contains(paths, home) {
 		paths = append(paths, home)
+	}
+	if home := e.builtHome(); home != "" {
+		paths = slices.DeleteFunc(paths, func(p string) bool { return p == home })
 	}
 	for _, p := range e.private {
 		e.Spec.Scratch = append(e.Spec.Scratch, sandbox.Scratch{Target: p})
@@ -49,10 +54,6 @@ func (e *Environment) addScratch() error {
 // /tmp, which has a size of its own but takes part in the number of files.
 func share(s *sandbox.Spec) {
 	disk := s.Limits.Disk
-	if s.Sudo { // what root changes of the root file system takes a quarter
-		s.RootSize = disk / 4
-		disk -= s.RootSize
-	}
 	var sizes, files int64
 	for _, d := range s.Scratch {
 		if !d.Memory {
@@ -61,6 +62,13 @@ func share(s *sandbox.Spec) {
 				sizes++
 			}
 		}
+	}
+	switch {
+	case s.Sudo && sizes == 0:
+		s.RootSize = disk
+	case s.Sudo: // what root changes of the root file system takes a quarter
+		s.RootSize = disk / 4
+		disk -= s.RootSize
 	}
 	for i := range s.Scratch {
 		d := &s.Scratch[i]

@@ -83,7 +83,7 @@ func (e *Environment) rootBundle() (bundle []byte, at string, err error) {
 	read := func(p string) ([]byte, error) { return readBounded(os.Open(p)) }
 	switch {
 	case e.Image != nil:
-		read = func(p string) ([]byte, error) { return e.store.ReadFile(e.Image, p, ca.MaxBundle) }
+		read = func(p string) ([]byte, error) { return e.imageFile(p, ca.MaxBundle) }
 	case e.o.Plan.Rootfs != nil:
 		src, err := e.o.Host.Open(policy.PlanPath{Source: e.o.Plan.Rootfs.Source, Beneath: e.o.Plan.Rootfs.Beneath}, "rootfs", sandbox.ReadOnly)
 		if err != nil {
@@ -115,11 +115,15 @@ func readBounded(f *os.File, err error) ([]byte, error) {
 // addNameServer shows a root that is not ours the sandbox's resolver.
 func (e *Environment) addNameServer() error {
 	n := e.Spec.Network
-	if n == nil || e.o.Plan.Rootfs == nil && e.Image == nil {
+	text := ""
+	switch {
+	case n != nil && (e.o.Plan.Rootfs != nil || e.Image != nil):
+		text = image.ResolvConf(n.Gateway)
+	case e.o.Step == nil: // gVisor makes no layer over an image where no file of the host is mounted
 		return nil
 	}
 	name := filepath.Join(e.Spec.StateDir, "resolv.conf")
-	err := os.WriteFile(name, []byte(image.ResolvConf(n.Gateway)), 0o644)
+	err := os.WriteFile(name, []byte(text), 0o644)
 	if err == nil {
 		err = e.show(name, "/etc/resolv.conf")
 	}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/caisson-run/caisson/image"
+	"github.com/caisson-run/caisson/image/reference"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/template"
+)
+
+// define reads the definition, finds the bases of its stages, and reads it again with what
+// they say.
+func (w *work) define(ctx context.Context) (err error) {
+	if w.def, err = w.Read(template.Options{}); err != nil {
+		return err
+	}
+	w.needed = needs(w.def)
+	w.bases = make([]*image.Stored, len(w.def.Stages))
+	known := map[template.Base]template.Config{}
+	for i, s := range w.def.Stages {
+		if !w.needed[i] {
+			continue
+		}
+		if w.bases[i], err = w.base(ctx, s.From); err != nil {
+			return err
+		}
+		if base := w.bases[i]; base != nil {
+			c := base.Config
+			known[s.From] = template.Config{Env: c.Env, Dir: c.WorkingDir, User: c.User, Entrypoint: c.Entrypoint, Cmd: c.Cmd, Start: c.Start, Ready: c.Ready}
+		}
+	}
+	w.def, err = w.Read(template.Options{Base: func(b template.Base) template.Config { return known[b] }})
+	return err
+}
+
+// needs says which stages the last one needs, itself with them.
+func needs(d *template.Definition) []bool {
+	need := make([]bool, len(d.Stages))
+	need[len(need)-1] = true
+	for i := len(need) - 1; i >= 0; i-- {
+		if !need[i] {
+			continue
+		}
+		if d.Stages[i].From.Kind == template.Earlier {
+			need[d.Stages[i].From.Stage] = true
+		}
+		for _, s := range d.Stages[i].Steps {
+			if s.Copy != nil && s.Copy.From >= 0 {
+				need[s.Copy.From] = true
+			}
+		}
+	}
+	return need
+}
+
+// base finds the image that a stage starts from; nil where it is no image.
+func (w *work) base(ctx context.Context, b template.Base) (*image.Stored, error) {
+	switch b.Kind {
+	case template.Scratch, template.Earlier:
+		return nil, nil
+	case template.Host:
+		return nil, w.judge("")
+	case template.Template:
+		return w.find(ctx, "template:"+b.Name)
+	}
+	return w.find(ctx, b.Name)
+}
+
+// find finds an image that the policy allows, and gets one that is not here.
+func (w *work) find(ctx context.Context, name string) (*image.Stored, error) {
+	r, err := reference.Parse(name)
+	if err != nil {
+		return nil, err
+	}
+	if r.Local() {
+		return nil, fail(sandbox.ErrInvalid, "a template cannot start from a file of this host: "+name, "pull it first: caisson image pull "+name+", and name a registry's image")
+	}
+	if err := w.judge(name); err != nil {
+		return nil, err
+	}
+	return w.Images.Get(ctx, r, image.PullOptions{Owner: w.Owner, Insecure: w.Call.InsecureRegistry})
+}
+
+// judge asks the policy for a base before anything is got.
+func (w *work) judge(name string) error {
+	c := w.Call
+	c.Image = name
+	if r, err := reference.Parse(name); err == nil && r.Kind == reference.Template {
+		c.OwnImage = w.Images.Owns(r, w.Owner)
+	}
+	plan, err := w.Session.MayStart(&c)
+	w.written = plan.From
+	return err
+}
+
+// stage builds one, from what is known of it on.
+func (w *work) stage(ctx context.Context, i int) (tree *image.Builder, err error) {
+	s := &w.def.Stages[i]
+	base := w.bases[i]
+	if s.From.Kind == template.Earlier {
+		if base, err = w.earlier(ctx, s.From.Stage); err != nil {
+			return nil, err
+		}
+	}
+	for n := range s.Steps { // they come first, as the steps after them need them
+		if c := s.Steps[n].Copy; c != nil && c.From >= 0 {
+			if _, err := w.earlier(ctx, c.From); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if tree, err = w.Images.Build(base); err != nil {
+		return nil, err
+	}
+	if s.From.Kind == template.Host { // it is not kept by itself: a copy of the copy would take as long
+		if err := tree.PutHost(ctx); err != nil {
+			return nil, errors.Join(err, tree.Close())
+		}
+	}
+	for n := range s.Steps {
+		w.done++
+		if err := w.step(ctx, tree, i, n); err != nil {
+			return nil, errors.Join(w.failed(s.Steps[n], err), tree.Close())
+		}
+	}
+	return tree, nil
+}
+
+// earlier is another stage, as an image. It has no name, and goes with the next prune.
+func (w *work) earlier(ctx context.Context, i int) (*image.Stored, error) {
+	digest := digestOf("stage", w.end(i), w.Owner)
+	if built, err := w.Images.Info(digest); err == nil {
+		return built, nil
+	}
+	return w.finish(ctx, i, digest, image.Config{})
+}
+
+// findKeys finds the key of each step: of everything that decides what comes of it.
+func (w *work) findKeys(ctx context.Context) error {
+	w.keys = make([][]string, len(w.def.Stages))
+	for i, s := range w.def.Stages {
+		if !w.needed[i] {
+			continue
+		}
+		key := "nothing"
+		switch {
+		case s.From.Kind == template.Earlier:
+			key = w.end(s.From.Stage)
+		case s.From.Kind == template.Host:
+			var err error
+			if key, err = image.HostDigest(); err != nil {
+				return err
+			}
+		case w.bases[i] != nil:
+			key = w.bases[i].Digest
+		}
+		// A key's layers are its own.
+		key = digestOf("base", key, runtime.GOARCH, w.Owner, w.Session.PolicyDigest(), w.def.Network, w.Call.Network)
+		w.keys[i] = []string{key}
+		for n := range s.Steps {
+			step := s.Steps[n]
+			sources := ""
+			if step.Copy != nil {
+				var err error
+				if sources, err = w.sources(ctx, step.Copy); err != nil {
+					return w.failed(step, err)
+				}
+			}
+			step.Text, step.Line = "", 0
+			key = digestOf(key, step, sources)
+			w.keys[i] = append(w.keys[i], key)
+		}
+	}
+	return nil
+}
+
+// end is the key of a whole stage.
+func (w *work) end(i int) string { return w.keys[i][len(w.keys[i])-1] }
+
+// failed says which step it was.
+func (w *work) failed(s template.Step, err error) error {
+	at := ""
+	if s.Line > 0 {
+		at = fmt.Sprintf(", line %d", s.Line)
+	}
+	var e *sandbox.Error
+	if !errors.As(err, &e) {
+		return fmt.Errorf("step %s%s: %w", sandbox.Quoted(sandbox.Clip(s.Text, 200)), at, err)
+	}
+	c := *e
+	c.Problem = fmt.Sprintf("step %d of %d (%s%s): %s", max(w.done, 1), w.steps(), sandbox.Clip(s.Text, 200), at, e.Problem)
+	return &c
+}
