@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Timeout is how long an upload, and a client that is answered, may stand still.
+// TransferTimeout is how long an upload, and a client that is answered, may stand still.
 const TransferTimeout = time.Minute
 
-// Reader lets a body come slowly, but not stop.
+// TransferReader lets a body come slowly, but not stop.
 type TransferReader struct {
 	io.Reader
 	Control *http.ResponseController
@@ -23,7 +23,7 @@ func (p TransferReader) Read(b []byte) (int, error) {
 	return p.Reader.Read(b)
 }
 
-// Writer lets a client take its time, but not stop: an answer that it has stopped
+// TransferWriter lets a client take its time, but not stop: an answer that it has stopped
 // to read is broken off. There is no deadline between two writes, which may be as
 // far apart as they like.
 type TransferWriter struct {
@@ -31,7 +31,7 @@ type TransferWriter struct {
 	Control *http.ResponseController
 }
 
-// Patient is a Writer on w.
+// NewTransferWriter is a TransferWriter on w.
 func NewTransferWriter(w http.ResponseWriter) TransferWriter {
 	return TransferWriter{w, http.NewResponseController(w)}
 }

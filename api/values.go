@@ -49,7 +49,7 @@ func (e *TooMany) Error() string {
 	return fmt.Sprintf("the request is made of more than %d values", e.Max)
 }
 
-// JSON is a request's body that is made of MaxValues at most. Reading more is a
+// LimitJSON is a request's body that is made of MaxValues at most. Reading more is a
 // [*TooMany], before the body is read for what it says.
 func LimitJSON(body io.ReadCloser) io.ReadCloser { return &limitedJSON{ReadCloser: body} }
 

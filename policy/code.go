@@ -159,6 +159,7 @@ func (d *decision) code() *refusal {
 	return nil
 }
 
+// String is the rules as a policy file has them, on one line.
 func (r *CodeRules) String() string {
 	var parts []string
 	add := func(name string, vs []Value[string]) {

@@ -199,6 +199,7 @@ func allPrograms(layers []*File, asked bool) []string {
 	return all
 }
 
+// String is the name, with the patterns of its arguments.
 func (a AllowedCommand) String() string {
 	if len(a.Args) == 0 {
 		return a.Name

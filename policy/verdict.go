@@ -54,6 +54,7 @@ type Misfit struct {
 	invalid *sandbox.Error
 }
 
+// Error is for the caller.
 func (m *Misfit) Error() string { return m.invalid.Error() }
 
 // Unwrap gives the ErrInvalid.

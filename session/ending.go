@@ -20,6 +20,7 @@ type Ending struct {
 	Reason   string
 }
 
+// Error is the reason.
 func (e *Ending) Error() string { return e.Reason }
 
 // endedBy says which limit ended a run, if one did.

@@ -159,6 +159,7 @@ type ErrForeign struct {
 	Secret string // the variable with the placeholder to use
 }
 
+// Error names the header, and nothing of what it holds.
 func (e *ErrForeign) Error() string {
 	return "it has a credential of its own in the header " + e.Header
 }

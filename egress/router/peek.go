@@ -101,6 +101,7 @@ type Guard struct {
 	sure bool
 }
 
+// Read implements io.Reader.
 func (g *Guard) Read(b []byte) (int, error) {
 	n, err := g.R.Read(b)
 	if g.sure {

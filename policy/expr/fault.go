@@ -16,6 +16,7 @@ type Fault struct {
 // Faults are all that was found.
 type Faults []Fault
 
+// Error has all faults on one line, each with its place.
 func (f Faults) Error() string {
 	var all []string
 	for _, one := range f {

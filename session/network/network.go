@@ -74,6 +74,7 @@ var ErrLost = errors.New("the network was closed")
 // BudgetError is why a network is closed whose budget is used up.
 type BudgetError struct{ Budget string }
 
+// Error names the budget.
 func (e *BudgetError) Error() string { return "the network budget " + e.Budget + " is used up" }
 
 // maxUnresolved bounds the names without an address that are told.

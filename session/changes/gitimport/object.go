@@ -17,6 +17,7 @@ import (
 // ID is the SHA-1 of an object.
 type ID [sha1.Size]byte
 
+// String is the id in hex digits.
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
 // path is where a loose object lies below objects.
