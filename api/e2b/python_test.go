@@ -65,6 +65,9 @@ var python = []struct {
 	{"POST /filesystem.Filesystem/CreateWatcher", `{"path":"/home/user/py"}`, 200, `"watcherId":"([^"]+)"`},
 	{"POST /filesystem.Filesystem/Move", `{"source":"py/a.txt","destination":"py/c.txt"}`, 200, `"path":"/home/user/py/c.txt"`},
 	{"POST /filesystem.Filesystem/GetWatcherEvents", `{"watcherId":"$1"}`, 200, `"name":"c.txt","type":"EVENT_TYPE_CREATE"`},
+	// Its tests count what a new file does: made, given to its user, written.
+	{"POST /files?path=/home/user/py/new.txt&username=user form", "--B\r\nContent-Disposition: form-data; name=\"file\"; filename=\"/home/user/py/new.txt\"\r\n\r\nnew\r\n--B--\r\n", 200, `"path":"/home/user/py/new.txt"`},
+	{"POST /filesystem.Filesystem/GetWatcherEvents", `{"watcherId":"$1"}`, 200, `^{"events":\[{"name":"new.txt","type":"EVENT_TYPE_CREATE"[^}]*},{"name":"new.txt","type":"EVENT_TYPE_CHMOD"[^}]*},{"name":"new.txt","type":"EVENT_TYPE_WRITE"[^}]*}\]}`},
 	{"POST /filesystem.Filesystem/RemoveWatcher", `{"watcherId":"$1"}`, 200, `{}`},
 	{"POST /filesystem.Filesystem/GetWatcherEvents", `{"watcherId":"$1"}`, 404, `"code":"not_found"`},
 	{"POST /filesystem.Filesystem/Remove", `{"path":"/home/user/py"}`, 200, `{}`},
