@@ -44,7 +44,7 @@ func file(t *testing.T, name, text string) string {
 func TestEnvironmentIsKnown(t *testing.T) {
 	t.Setenv("SECRET", "x")
 	_, x := built(t, func(c *Call) { c.Env = map[string]string{"MODE": "test"} })
-	want := []string{"HOME=/home/user", "LC_CTYPE=C.UTF-8", "LOGNAME=user", "MODE=test", "NODE_OPTIONS=--max-old-space-size=192", "OMP_NUM_THREADS=1",
+	want := []string{"GOMAXPROCS=1", "HOME=/home/user", "LC_CTYPE=C.UTF-8", "LOGNAME=user", "MODE=test", "NODE_OPTIONS=--max-old-space-size=192", "OMP_NUM_THREADS=1",
 		"PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin", "USER=user"}
 	if diff := cmp.Diff(want, x.Env); diff != "" {
 		t.Error(diff)

@@ -133,7 +133,7 @@ func TestImageEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"HOME=/home/user", "KEPT=1", "LANG=de_DE.UTF-8", "LOGNAME=node", "MODE=call",
+	want := []string{"GOMAXPROCS=1", "HOME=/home/user", "KEPT=1", "LANG=de_DE.UTF-8", "LOGNAME=node", "MODE=call",
 		"NODE_OPTIONS=--max-old-space-size=192", "OMP_NUM_THREADS=1", "PATH=/opt/bin:/bin", "USER=node"}
 	if diff := cmp.Diff(want, x.Env); diff != "" {
 		t.Error(diff)
