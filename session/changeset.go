@@ -146,6 +146,7 @@ func (k *keeper) tell(res *sandbox.Result) {
 		return
 	}
 	switch {
+	case !k.read && res.ExitCode != nil && res.Reason != "": // no program ran, and that is why
 	case !k.read:
 		res.Changes = &sandbox.Changes{Problem: "the sandbox's kernel ended before its changes could be read", Hint: "raise the memory limit"}
 	case k.err != nil:
