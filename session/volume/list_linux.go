@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -136,7 +137,7 @@ func (s *Store) sweep() error {
 	defer dir.Close()
 	names, err := dir.Readdirnames(-1)
 	for _, name := range names {
-		if strings.HasPrefix(name, goneDir) {
+		if strings.HasPrefix(name, goneDir) || strings.HasPrefix(name, makingDir) && s.abandoned(name) {
 			err = errors.Join(err, store.RemoveTree(dir, name))
 		}
 	}
@@ -144,6 +145,15 @@ func (s *Store) sweep() error {
 		return removeError("", err)
 	}
 	return nil
+}
+
+// making is how long a volume takes to be made at most: some small files.
+const making = time.Hour
+
+// abandoned says whether what makes a volume of a name was killed.
+func (s *Store) abandoned(name string) bool {
+	info, err := os.Lstat(s.path(name))
+	return err == nil && time.Since(info.ModTime()) > making
 }
 
 func removeError(id string, err error) error {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -254,6 +255,38 @@ func TestBroken(t *testing.T) {
 	}
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// What makes a volume may be killed: the next removal takes away what it left, and not
+// what is being made.
+func TestAbandoned(t *testing.T) {
+	h := newHouse(t)
+	src, end, err := h.use("one", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end()
+	all := filepath.Dir(filepath.Dir(src.Real))
+	for name, age := range map[string]time.Duration{makingDir + "old": 2 * making, makingDir + "young": 0} {
+		if err := os.MkdirAll(filepath.Join(all, name, dataDir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		at := time.Now().Add(-age)
+		if err := os.Chtimes(filepath.Join(all, name), at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := h.store.List()
+	if err == nil {
+		err = h.store.Remove(list[0].ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(all)
+	if err != nil || len(left) != 1 || left[0].Name() != makingDir+"young" {
+		t.Errorf("%v is left, %v", left, err)
 	}
 }
 
