@@ -18,7 +18,7 @@ type Run struct {
 	Code      string   `json:"code,omitempty" doc:"Code instead of a program; at most 4 MiB with all else"`
 	Language  string   `json:"language,omitempty" maxLength:"32" doc:"The code's, where its first line does not say: python, javascript, bash, …"`
 	Args      []string `json:"args,omitempty" maxItems:"4096" doc:"Of the code"`
-	Template  string   `json:"template,omitempty" maxLength:"256" doc:"What the sandbox is made of; base when it is left out"`
+	Template  string   `json:"template,omitempty" maxLength:"256" doc:"What the sandbox is made of, a template's NAME[:TAG]; base when it is left out"`
 	Network   *Network `json:"network,omitempty" doc:"A part of what the key's policy grants; all of that when it is left out"`
 	Limits    *Limits  `json:"limits,omitempty"`
 	Isolation string   `json:"isolation,omitempty" maxLength:"64"`

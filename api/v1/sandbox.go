@@ -81,7 +81,7 @@ type SandboxID struct {
 
 // Create says what sandbox is wanted.
 type Create struct {
-	Template   string            `json:"template,omitempty" maxLength:"256" doc:"What it is made of; base when it is left out"`
+	Template   string            `json:"template,omitempty" maxLength:"256" doc:"What it is made of, a template's NAME[:TAG]; base when it is left out"`
 	Snapshot   string            `json:"snapshot,omitempty" maxLength:"64" doc:"A snapshot that it goes on from"`
 	Name       string            `json:"name,omitempty" maxLength:"256" doc:"Take the sandbox of this name if there is one (status 200), else call the new one so"`
 	Metadata   map[string]string `json:"metadata,omitempty" doc:"The caller's own words, which lists can be filtered by"`

@@ -68,11 +68,11 @@ func (n *creation) record(lifetime time.Duration) (*registry.Sandbox, error) {
 		return nil, err
 	}
 	if from == nil {
-		t, ok := n.b.o.Templates[rec.Template]
-		if !ok && rec.Template != BaseTemplate {
-			return nil, &sandbox.Error{Op: "template " + sandbox.Quoted(sandbox.Clip(rec.Template, maxName)), Kind: sandbox.ErrNotFound, Problem: "there is none", Hint: "take " + BaseTemplate}
+		m, err := n.b.madeOf(n.key, rec.Template)
+		if err != nil {
+			return nil, err
 		}
-		rec.Image, rec.Sudo = t.Image, t.Root
+		rec.Image, rec.OwnImage, rec.Sudo = m.image, m.own, m.root
 		if w := rec.Wishes; w != nil && w.Image != "" {
 			rec.Image = w.Image
 		}
@@ -124,7 +124,7 @@ func (n *creation) run(ctx context.Context) (_ *Sandbox, err error) {
 	r := g.starting(rec, call)
 	if n.from == nil {
 		r.OfferRoot()
-		if len(c.Limits.Explicit) == 0 && c.Isolation == "" && len(c.Writable) == 0 {
+		if !b.isBuilt(rec.Template) && len(c.Limits.Explicit) == 0 && c.Isolation == "" && len(c.Writable) == 0 {
 			b.warmPool.want(g, rec.Template)
 		}
 	}
@@ -136,6 +136,11 @@ func (n *creation) run(ctx context.Context) (_ *Sandbox, err error) {
 	if err := n.start(ctx, l, g, r); err != nil {
 		b.inventory.remove(l.managed)
 		return nil, err
+	}
+	if n.from == nil {
+		if err := l.prepare(ctx, n.key); err != nil {
+			return nil, errors.Join(err, l.end(context.WithoutCancel(ctx), "its template did not get ready"))
+		}
 	}
 	rec = l.record()
 	b.events.tell(rec, "created")
@@ -231,7 +236,7 @@ func callFor(s *registry.Sandbox) *session.Call {
 	}
 	c.Actor, c.Env, c.Image, c.Limits, c.Isolation = s.Actor, s.Env, s.Image, s.Asked, s.Isolation
 	c.Network, c.NetworkDeny, c.NoNetwork, c.Writable = s.Allow, s.Deny, s.NoNetwork, s.Writable
-	c.Sudo = s.Sudo
+	c.Sudo, c.OwnImage = s.Sudo, s.OwnImage
 	return c
 }
 

@@ -23,10 +23,9 @@ func (b *Sandboxes) Run(ctx context.Context, k *Key, template string, call *sess
 		call.Image != "" || call.Entrypoint != nil || call.UpstreamCA != "" || len(call.Secrets) > 0 {
 		return nil, &sandbox.Error{Op: "run", Kind: sandbox.ErrInvalid, Problem: "it names something of the host, or an image", Hint: "name a template"}
 	}
-	template = cmp.Or(template, BaseTemplate)
-	t, ok := b.o.Templates[template]
-	if !ok && template != BaseTemplate {
-		return nil, &sandbox.Error{Op: "template " + sandbox.Quoted(sandbox.Clip(template, maxName)), Kind: sandbox.ErrNotFound, Problem: "there is none", Hint: "take " + BaseTemplate}
+	made, err := b.madeOf(k, cmp.Or(template, BaseTemplate))
+	if err != nil {
+		return nil, err
 	}
 	g, err := b.grants.oneShot(k)
 	if err != nil {
@@ -34,7 +33,7 @@ func (b *Sandboxes) Run(ctx context.Context, k *Key, template string, call *sess
 	}
 	call.Actor, call.Account, call.Operator = k.Actor(), k.ID, false
 	if !call.Fetches { // its program is ours
-		call.Image = t.Image
+		call.Image, call.OwnImage = made.image, made.own
 	}
 	started, err := b.fit.take()
 	if err != nil {

@@ -96,6 +96,8 @@ type Sandbox struct {
 	// Image is the container image that was asked for; empty for the default
 	// root.
 	Image string `json:"image,omitempty"`
+	// OwnImage says that Image is a template which the owner has built.
+	OwnImage bool `json:"own_image,omitempty"`
 	// Asked are the limits, and Allow, Deny and NoNetwork the network, that were
 	// asked for when it was made, as they are when it is resumed.
 	Asked     sandbox.Limits `json:"asked"`
