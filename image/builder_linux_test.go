@@ -148,3 +148,55 @@ func TestTemplatesOfOwners(t *testing.T) {
 		t.Errorf("an image that no name leads to: %v", err)
 	}
 }
+
+// The image that had a template's name goes with it, where no sandbox uses it, and no more
+// than some stay that have none: builds in a row take no more and more room.
+func TestNameOfAnother(t *testing.T) {
+	s, err := OpenStore(filepath.Join(t.TempDir(), "images"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := reference.Parse("template:data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second, third := builtFrom(t, s, nil, "1", "a=1"), builtFrom(t, s, nil, "2", "a=2"), builtFrom(t, s, nil, "3", "a=3")
+	_, held, err := s.Hold(t.Context(), r, PullOptions{})
+	if !errors.Is(err, sandbox.ErrNotFound) {
+		t.Fatal(err)
+	}
+	for _, info := range []*Stored{first, second} {
+		if err := s.Name(r, "", info); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Info(first.Digest); !errors.Is(err, sandbox.ErrNotFound) {
+		t.Errorf("the one that had the name: %v", err)
+	}
+	if _, held, err = s.Hold(t.Context(), r, PullOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Name(r, "", third); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Info(second.Digest); err != nil {
+		t.Errorf("one that is in use: %v", err)
+	}
+	held.Close()
+	for _, digit := range strings.Split("456789abcdef", "") {
+		builtFrom(t, s, nil, digit, "a="+digit)
+	}
+	last := builtFrom(t, s, nil, "0", "a=0")
+	if err := s.Name(r, "", last); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := s.List(); err != nil || len(list) != keepUnnamed+1 {
+		t.Errorf("%d images stay, %v", len(list), err)
+	}
+	if err := s.Remove(last); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Name(r, "", last); !errors.Is(err, sandbox.ErrNotFound) {
+		t.Errorf("an image that is not here gets a name: %v", err)
+	}
+}

@@ -76,6 +76,9 @@ type Builder struct{}
 // Put is not supported here.
 func (*Builder) Put(context.Context, io.Reader) error { return noStore() }
 
+// Add is not supported here.
+func (*Builder) Add(context.Context, io.Reader) error { return noStore() }
+
 // Tree is not supported here.
 func (*Builder) Tree() *fstree.Node { return nil }
 
@@ -125,7 +128,7 @@ func (*Store) KeepStep(context.Context, string, func(*os.File) error) (*os.File,
 }
 
 // DropStep is not supported here.
-func (*Store) DropStep(string) {}
+func (*Store) DropStep(string) bool { return false }
 
 // Info is not supported here.
 func (*Store) Info(string) (*Stored, error) { return nil, noStore() }

@@ -52,9 +52,52 @@ func (s *Store) Owns(r reference.Ref, owner string) bool {
 	return err == nil && digest != ""
 }
 
-// Name calls an image by a template's name from now on.
+// Name calls an image by a template's name from now on. The one that had the name goes,
+// where it has no other and no sandbox uses it, and so do old images of builds that have
+// no name, but for some.
 func (s *Store) Name(r reference.Ref, owner string, info *Stored) error {
-	return s.remember(r, owner, info.Digest)
+	held, err := s.images().open(keyOf(info.Digest)) // no prune takes it before it has its name
+	if err != nil {
+		return err
+	}
+	if held == nil {
+		return removed(info.Digest)
+	}
+	defer held.Close()
+	old, err := s.resolve(r, owner)
+	if err != nil {
+		return err
+	}
+	if err := s.remember(r, owner, info.Digest); err != nil || old == info.Digest {
+		return err
+	}
+	if was, err := s.info(old); old != "" && err == nil {
+		_ = s.remove(was, false) // one that is in use goes later
+	}
+	s.pruneBuilt(keepUnnamed)
+	return nil
+}
+
+// keepUnnamed is how many images of builds stay without a name: stages, from which the
+// next build goes on.
+const keepUnnamed = 8
+
+// pruneBuilt removes images of builds without a name, but for the newest, and those that
+// are used. It returns how many.
+func (s *Store) pruneBuilt(keep int) (n int) {
+	list, err := s.List()
+	if err != nil {
+		return 0 // another build does it
+	}
+	for _, info := range list {
+		if !info.Built || len(info.Names) > 0 {
+			continue
+		}
+		if keep--; keep < 0 && s.remove(info, false) == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // Templates lists an owner's templates, by name and tag.
@@ -98,16 +141,7 @@ func (s *Store) FindTemplate(r reference.Ref, owner string) (*Template, error) {
 // PruneSteps removes what builds keep: the results of their steps, and images of theirs
 // without a name. It returns how many.
 func (s *Store) PruneSteps() (int, error) {
-	list, err := s.List()
-	if err != nil {
-		return 0, err
-	}
-	n := 0
-	for _, info := range list {
-		if info.Built && len(info.Names) == 0 && s.remove(info, false) == nil {
-			n++
-		}
-	}
+	n := s.pruneBuilt(0)
 	keys, err := s.keys(s.steps().prefix)
 	for _, key := range keys {
 		if s.steps().remove(s.steps().prefix+key, nil) {
@@ -182,8 +216,9 @@ func (s *Store) KeepStep(ctx context.Context, key string, write func(f *os.File)
 	return f, nil
 }
 
-// DropStep forgets what a step has changed, where no build reads it.
-func (s *Store) DropStep(key string) { s.steps().remove(s.steps().prefix+key, nil) }
+// DropStep forgets what a step has changed, and says whether it is forgotten: what a build
+// reads just now is not.
+func (s *Store) DropStep(key string) bool { return s.steps().remove(s.steps().prefix+key, nil) }
 
 // Info is what is known of an image by its digest; ErrNotFound when it is not here.
 func (s *Store) Info(digest string) (*Stored, error) { return s.info(digest) }
