@@ -106,6 +106,12 @@ func (b *Builder) Put(ctx context.Context, archive io.Reader) error {
 	return diskError(b.tree.ApplyChanges(ctx, archive))
 }
 
+// Add puts files in, as [fstree.Unpacker.Add] does.
+func (b *Builder) Add(ctx context.Context, archive io.Reader) error {
+	b.written = false
+	return diskError(b.tree.Add(ctx, archive))
+}
+
 // Tree is what there is now. It is not to be changed.
 func (b *Builder) Tree() *fstree.Node { return b.tree.Root }
 

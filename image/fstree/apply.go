@@ -23,6 +23,7 @@ type Unpacker struct {
 	bounds  Bounds
 	layer   int
 	changes bool  // the layer is an overlay's upper directory; see ApplyChanges
+	adding  bool  // a directory and what is none do not take the place of each other; see Add
 	bytes   int64 // of all files so far
 	maximum int64 // what bytes may be at the end of this layer
 	entries int
@@ -73,6 +74,15 @@ func (u *Unpacker) ApplyChanges(ctx context.Context, r io.Reader) error {
 	u.maximum, u.changes = u.bounds.Bytes, true
 	defer func() { u.changes = false }()
 	return u.tar(ctx, tar.NewReader(r))
+}
+
+// Add puts files in, as COPY does: names are names, a file takes the place of a file or
+// link. ErrInvalid is for a directory where something else is, and the other way round:
+// all that is below would be lost, or a link such as /lib. Other errors are those of Apply.
+func (u *Unpacker) Add(ctx context.Context, r io.Reader) error {
+	u.adding = true
+	defer func() { u.adding = false }()
+	return u.ApplyChanges(ctx, r)
 }
 
 // tar applies the entries of an archive.
@@ -129,6 +139,9 @@ func (u *Unpacker) entry(h *tar.Header, r io.Reader) error {
 	if err != nil {
 		return hostile("%q cannot be placed: %v", h.Name, err)
 	}
+	if at := parent.Children[name]; u.adding && at != nil && (at.Kind == Dir) != (h.Typeflag == tar.TypeDir) {
+		return misfit(h.Name, at.Kind)
+	}
 	if u.changes && (h.PAXRecords[opaqueRecord] == "y" || h.Typeflag == tar.TypeChar) {
 		delete(parent.Children, name)
 	}
@@ -149,6 +162,20 @@ func (u *Unpacker) entry(h *tar.Header, r io.Reader) error {
 		return nil
 	}
 	return hostile("%q is of the unknown type %q", h.Name, h.Typeflag)
+}
+
+// misfit is the error for a name that is something else already.
+func misfit(name string, is Kind) error {
+	e := &sandbox.Error{Op: "/" + shorten(strings.Trim(name, "/")), Kind: sandbox.ErrInvalid, Hint: "copy it to another place, or remove what is there in a RUN before"}
+	switch is {
+	case Dir:
+		e.Problem = "it is a directory, and no file can take its place"
+	case Link:
+		e.Problem = "it is a link, and no directory can take its place"
+	default:
+		e.Problem = "it is a file, and no directory can take its place"
+	}
+	return e
 }
 
 // split takes a name apart and refuses what an archive of files never has. A

@@ -416,3 +416,37 @@ func TestApplyChanges(t *testing.T) {
 		t.Errorf("no archive: %v", err)
 	}
 }
+
+// What COPY adds takes the place of no directory, and no directory takes another thing's.
+func TestAddKeepsKinds(t *testing.T) {
+	file := func(name string) *tar.Header { return &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644} }
+	dir := func(name string) *tar.Header { return &tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755} }
+	link := func(name, to string) *tar.Header {
+		return &tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to}
+	}
+	for what, c := range map[string]struct {
+		first, then *tar.Header
+		good        bool
+	}{
+		"a file on a file":           {file("a"), file("a"), true},
+		"a file on a link":           {link("a", "b"), file("a"), true},
+		"a link on a file":           {file("a"), link("a", "b"), true},
+		"a directory on a directory": {dir("a"), dir("a"), true},
+		"a file on a directory":      {dir("a"), file("a"), false},
+		"a link on a directory":      {dir("a"), link("a", "b"), false},
+		"a directory on a file":      {file("a"), dir("a"), false},
+		"a directory on a link":      {link("a", "/"), dir("a"), false},
+	} {
+		u := fstree.NewUnpacker(nil, fstree.Bounds{})
+		for i, h := range []*tar.Header{c.first, c.then} {
+			var b bytes.Buffer
+			w := tar.NewWriter(&b)
+			if err := errors.Join(w.WriteHeader(h), w.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if err := u.Add(t.Context(), &b); (err == nil) != (c.good || i == 0) || err != nil && !errors.Is(err, sandbox.ErrInvalid) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	}
+}
