@@ -3,7 +3,9 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -181,12 +183,26 @@ func (f *buildFlags) ignores(r *build.Request, dir string) error {
 	if _, err := r.Dir.Lstat(name); err != nil {
 		return nil
 	}
-	text, err := r.Dir.ReadFile(name)
+	text, err := readIgnore(r.Dir, name)
 	if err != nil {
-		return &sandbox.Error{Op: "template build", Kind: sandbox.ErrInvalid, Problem: name + " cannot be read", Hint: "check its permissions", Cause: err}
+		return &sandbox.Error{Op: "template build", Kind: sandbox.ErrInvalid, Problem: name + " cannot be read", Hint: "check its permissions, and that it is a file", Cause: err}
 	}
 	r.Ignore, err = template.ParseIgnore(filepath.Join(dir, name), text)
 	return err
+}
+
+// readIgnore reads a file of the build's directory, which may hold anything: a pipe in its
+// place is not waited for. One that is too long is cut where its reader refuses it.
+func readIgnore(dir *os.Root, name string) ([]byte, error) {
+	f, err := dir.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, os.ErrInvalid)
+	}
+	return io.ReadAll(io.LimitReader(f, maxDefinition))
 }
 
 // values are those of --build-arg.

@@ -13,10 +13,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"io"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/caisson-run/caisson/image"
+	"github.com/caisson-run/caisson/image/fstree"
 	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -83,7 +87,7 @@ func (b *Builder) Build(ctx context.Context, r Request) (built *image.Stored, er
 	if r.Progress == nil {
 		r.Progress = func(Event) {}
 	}
-	w := &work{Builder: b, Request: &r}
+	w := &work{Builder: b, Request: &r, found: map[string]*image.Stored{}, stages: map[int]*image.Stored{}, copies: map[*template.Copy]string{}}
 	err = b.Session.RecordBuild(ctx, &r.Call, r.Name.Familiar(), func(ctx context.Context) (string, error) {
 		if built, err = w.build(ctx); err != nil {
 			return "", err
@@ -104,7 +108,10 @@ type work struct {
 	bases  []*image.Stored // of each stage; nil for an earlier stage, for nothing, and where it is not needed
 	needed []bool
 	keys   [][]string // of each stage: of its base, and after each of its steps
-	done   int        // steps
+	found  map[string]*image.Stored
+	stages map[int]*image.Stored     // those that are built already
+	copies map[*template.Copy]string // digests of what is copied from files
+	done   int                       // steps
 
 	written map[string]string // which clauses the policy writes down
 }
@@ -118,37 +125,87 @@ func (w *work) build(ctx context.Context) (*image.Stored, error) {
 	}
 	last := len(w.def.Stages) - 1
 	config := imageConfig(&w.def.Config)
-	digest := digestOf("template", w.end(last), config, w.Owner)
-	built, err := w.Images.Info(digest)
-	if err != nil || w.NoCache {
-		built, err = w.finish(ctx, last, digest, config)
+	key := digestOf("template", w.end(last), config, w.Owner)
+	built := w.known(key)
+	if built == nil {
+		var err error
+		if built, err = w.finish(ctx, last, key, config); err != nil {
+			return nil, err
+		}
 	} else {
-		w.skip(last)
-	}
-	if err != nil {
-		return nil, err
+		for i := range w.def.Stages {
+			w.skip(i)
+		}
 	}
 	return built, w.Images.Name(w.Name, w.Owner, built)
 }
 
-// finish builds a stage and keeps it under a digest.
-func (w *work) finish(ctx context.Context, i int, digest string, c image.Config) (*image.Stored, error) {
-	tree, err := w.stage(ctx, i)
+// renews says whether a step is to be run also where its result is known.
+func (w *work) renews() bool {
+	for i, s := range w.def.Stages {
+		if w.needed[i] && slices.ContainsFunc(s.Steps, func(s template.Step) bool { return s.NoCache }) {
+			return true
+		}
+	}
+	return w.NoCache
+}
+
+// finish builds a stage and keeps it, under a digest of what its steps have come to.
+func (w *work) finish(ctx context.Context, i int, key string, c image.Config) (*image.Stored, error) {
+	at, err := w.stage(ctx, i)
 	if err != nil {
 		return nil, err
 	}
-	defer tree.Close()
-	return tree.Finish(ctx, digest, c)
+	defer at.tree.Close()
+	built, err := at.tree.Finish(ctx, digestOf(key, at.history), c)
+	if err != nil {
+		return nil, err
+	}
+	return built, w.note(ctx, key, built)
 }
 
-// skip tells that all steps of a stage are known, with those of the stages that it needs.
-func (w *work) skip(last int) {
-	for i := range last + 1 {
-		for _, s := range w.def.Stages[i].Steps {
-			if w.needed[i] {
-				w.done++
-				w.Progress(Event{Step: w.done, Steps: w.steps(), Text: s.Text, State: Cached})
-			}
+// known is the image that the last build of a definition came to; nil where there is none,
+// and where steps are to be run again.
+func (w *work) known(key string) *image.Stored {
+	if w.renews() {
+		return nil
+	}
+	f, err := w.Images.Step(strings.TrimPrefix(key, "sha256:"))
+	if f == nil || err != nil {
+		return nil // it is made from what is known of its steps
+	}
+	defer f.Close()
+	digest, err := io.ReadAll(io.LimitReader(f, 100))
+	if err != nil || !fstree.IsDigest(string(digest)) {
+		return nil
+	}
+	built, err := w.Images.Info(string(digest))
+	if err != nil {
+		return nil
+	}
+	return built
+}
+
+// note keeps what a build of a definition came to.
+func (w *work) note(ctx context.Context, key string, built *image.Stored) error {
+	key = strings.TrimPrefix(key, "sha256:")
+	w.Images.DropStep(key)
+	f, err := w.Images.KeepStep(ctx, key, func(f *os.File) error {
+		_, err := f.WriteString(built.Digest)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// skip tells that all steps of a stage are known.
+func (w *work) skip(i int) {
+	for _, s := range w.def.Stages[i].Steps {
+		if w.needed[i] {
+			w.done++
+			w.Progress(Event{Step: w.done, Steps: w.steps(), Text: s.Text, State: Cached})
 		}
 	}
 }

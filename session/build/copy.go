@@ -5,8 +5,11 @@ package build
 import (
 	"archive/tar"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"path"
 	"strconv"
@@ -20,22 +23,31 @@ import (
 )
 
 // copy carries COPY out.
-func (w *work) copy(ctx context.Context, tree *image.Builder, s *template.Step) error {
+func (w *work) copy(ctx context.Context, at *point, s *template.Step) error {
+	tree := at.tree
 	owner, err := tree.Account(s.Copy.Chown)
 	if err != nil {
 		return err
+	}
+	if s.Copy.From >= 0 {
+		info, err := w.earlier(ctx, s.Copy.From)
+		if err != nil {
+			return err
+		}
+		at.history = digestOf(at.history, info.Digest)
 	}
 	from, err := w.open(ctx, s.Copy)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	found, err := selected(from, s.Copy.Sources)
+	found, err := selected(from, s.Copy)
 	if err != nil {
 		return err
 	}
-	return put(ctx, tree, func(t *tar.Writer) error {
-		c := &copying{tar: t, tree: tree.Tree(), from: from, owner: owner, step: s}
+	sum := sha256.New()
+	err = put(ctx, tree, func(t *tar.Writer) error {
+		c := &copying{ctx: ctx, tar: t, tree: tree.Tree(), from: from, owner: owner, step: s, mode: -1, sum: sum}
 		if s.Copy.Chmod != "" {
 			mode, err := strconv.ParseUint(s.Copy.Chmod, 8, 12)
 			if err != nil {
@@ -45,6 +57,11 @@ func (w *work) copy(ctx context.Context, tree *image.Builder, s *template.Step) 
 		}
 		return c.all(found)
 	})
+	// What comes of later steps is kept by what was there when the build began.
+	if want := w.copies[s.Copy]; err == nil && s.Copy.From < 0 && s.Copy.FromImage == "" && want != hex.EncodeToString(sum.Sum(nil)) {
+		return fail(sandbox.ErrUnavailable, "files were changed while they were copied", "build again when they rest")
+	}
+	return err
 }
 
 // put has write write an archive, and puts that into the tree.
@@ -60,7 +77,7 @@ func put(ctx context.Context, tree *image.Builder, write func(*tar.Writer) error
 		p.CloseWithError(err)
 		wrote <- err
 	}()
-	err := tree.Put(ctx, r)
+	err := tree.Add(ctx, r)
 	if err == nil {
 		_, err = io.Copy(io.Discard, r)
 	}
@@ -73,11 +90,13 @@ func put(ctx context.Context, tree *image.Builder, write func(*tar.Writer) error
 
 // copying is one COPY into a tree.
 type copying struct {
+	ctx   context.Context
 	tar   *tar.Writer
+	sum   hash.Hash    // of what is copied; see digestEntry
 	tree  *fstree.Node // before it
 	from  source
 	owner sandbox.User
-	mode  int64 // 0 is that of the source
+	mode  int64 // -1 is that of the source
 	step  *template.Step
 }
 
@@ -102,7 +121,7 @@ func (c *copying) all(found []entry) error {
 	for _, e := range found {
 		at := target
 		if into && !e.Dir {
-			at = path.Join(target, path.Base(e.Name))
+			at = path.Join(target, e.As)
 		}
 		if err := c.entry(e, at, e.Dir); err != nil {
 			return err
@@ -113,7 +132,7 @@ func (c *copying) all(found []entry) error {
 		if into {
 			at = path.Join(target, f.Name)
 		}
-		h := c.header(at, tar.TypeReg, 0o644)
+		h := c.of(entry{Mode: 0o644}, at, tar.TypeReg)
 		h.Size = int64(len(f.Data))
 		if err := c.tar.WriteHeader(h); err != nil {
 			return err
@@ -141,10 +160,14 @@ func (c *copying) makeTarget(target string) error {
 
 // entry copies one source; of a directory that is named, what is in it.
 func (c *copying) entry(e entry, at string, named bool) error {
+	if err := c.ctx.Err(); err != nil {
+		return context.Cause(c.ctx)
+	}
+	mark(c.sum, e)
 	switch {
 	case e.Dir:
 		if !named {
-			if err := c.tar.WriteHeader(c.header(at, tar.TypeDir, e.Mode)); err != nil {
+			if err := c.tar.WriteHeader(c.of(e, at, tar.TypeDir)); err != nil {
 				return err
 			}
 		}
@@ -157,9 +180,10 @@ func (c *copying) entry(e entry, at string, named bool) error {
 				return err
 			}
 		}
+		markEnd(c.sum)
 		return nil
 	case e.Link != "":
-		h := c.header(at, tar.TypeSymlink, 0o777)
+		h := c.of(e, at, tar.TypeSymlink)
 		h.Linkname = e.Link
 		return c.tar.WriteHeader(h)
 	}
@@ -173,24 +197,38 @@ func (c *copying) entry(e entry, at string, named bool) error {
 			return err
 		}
 	}
-	h := c.header(at, tar.TypeReg, e.Mode)
+	markSize(c.sum, size)
+	h := c.of(e, at, tar.TypeReg)
 	h.Size = size
 	if err := c.tar.WriteHeader(h); err != nil {
 		return err
 	}
-	if n, err := io.Copy(c.tar, io.LimitReader(f, size)); err != nil || n != size {
+	if n, err := io.Copy(io.MultiWriter(c.tar, c.sum), io.LimitReader(f, size)); err != nil || n != size {
 		return fmt.Errorf("%s was changed while it was read: %w", sandbox.Quoted(e.Name), errors.Join(err, io.ErrUnexpectedEOF))
 	}
 	return nil
 }
 
-// header is that of a new file. Times are those of no build, so that the same files make
-// the same template.
-func (c *copying) header(at string, kind byte, mode int64) *tar.Header {
-	if c.mode != 0 && kind == tar.TypeReg {
-		mode = c.mode
+// of is the header of an entry: --chmod and --chown say what the source does not. As
+// docker has it, --chmod is for directories too.
+func (c *copying) of(e entry, at string, kind byte) *tar.Header {
+	h := c.header(at, kind, e.Mode)
+	if c.mode >= 0 && kind != tar.TypeSymlink {
+		h.Mode = c.mode
 	}
-	return &tar.Header{Name: strings.TrimPrefix(at, "/"), Typeflag: kind, Mode: mode, Uid: c.owner.UID, Gid: c.owner.GID, ModTime: time.Unix(0, 0), Format: tar.FormatPAX}
+	if c.step.Copy.Chown == "" {
+		h.Uid, h.Gid = int(e.UID), int(e.GID) // root where they are the host's
+	}
+	return h
+}
+
+// made is when files were made: at no time, so that the same files make the same template,
+// but late enough for zip archives, which begin in 1980.
+var made = time.Unix(1<<29, 0)
+
+// header is that of a new file.
+func (c *copying) header(at string, kind byte, mode int64) *tar.Header {
+	return &tar.Header{Name: strings.TrimPrefix(at, "/"), Typeflag: kind, Mode: mode, Uid: c.owner.UID, Gid: c.owner.GID, ModTime: made, Format: tar.FormatPAX}
 }
 
 // extract unpacks a tar archive, as ADD does; false for any other file.

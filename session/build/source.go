@@ -27,6 +27,8 @@ import (
 type source interface {
 	// Look looks at a name without following a link.
 	Look(name string) (entry, error)
+	// Link is where a name leads that is a link; empty for others.
+	Link(name string) (string, error)
 	// List is what a directory holds, sorted.
 	List(name string) ([]entry, error)
 	// Open opens a regular file, with its size.
@@ -37,9 +39,12 @@ type source interface {
 // entry is one file, directory or link of a source.
 type entry struct {
 	Name string
+	As   string // the last element of the name that it was asked for by
 	Dir  bool
 	Link string // where it leads; empty for others
 	Mode int64
+
+	UID, GID uint32 // in an image; 0 for others
 }
 
 // open opens the source of a COPY.
@@ -92,7 +97,7 @@ func (w *work) sources(ctx context.Context, c *template.Copy) (string, error) {
 		return "", err
 	}
 	defer from.Close()
-	found, err := selected(from, c.Sources)
+	found, err := selected(from, c)
 	if err != nil {
 		return "", err
 	}
@@ -109,7 +114,7 @@ func digestEntry(ctx context.Context, h io.Writer, from source, e entry) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	fmt.Fprintf(h, "%q %t %q %o\n", e.Name, e.Dir, e.Link, e.Mode)
+	mark(h, e)
 	switch {
 	case e.Dir:
 		list, err := from.List(e.Name)
@@ -121,7 +126,7 @@ func digestEntry(ctx context.Context, h io.Writer, from source, e entry) error {
 				return err
 			}
 		}
-		fmt.Fprintln(h, "end")
+		markEnd(h)
 		return nil
 	case e.Link != "":
 		return nil
@@ -131,16 +136,31 @@ func digestEntry(ctx context.Context, h io.Writer, from source, e entry) error {
 		return err
 	}
 	defer f.Close()
-	fmt.Fprintln(h, size)
+	markSize(h, size)
 	_, err = io.Copy(h, f)
 	return err
 }
 
-// selected are the entries that patterns name. Each has to name something.
-func selected(from source, patterns []string) ([]entry, error) {
+// mark, markSize and markEnd are what a digest of entries has besides what is in files.
+func mark(h io.Writer, e entry) {
+	fmt.Fprintf(h, "%q %q %t %q %o\n", e.Name, e.As, e.Dir, e.Link, e.Mode)
+}
+
+func markSize(h io.Writer, size int64) { fmt.Fprintln(h, size) }
+
+func markEnd(h io.Writer) { fmt.Fprintln(h, "end") }
+
+// selected are the entries that a COPY names. Each has to name something. What is named
+// is where links lead to, as docker has it, but for files that a client has sent: it has
+// followed those that it wanted followed.
+func selected(from source, c *template.Copy) ([]entry, error) {
 	var out []entry
-	for _, p := range patterns {
-		list, err := match(from, p)
+	for _, p := range c.Sources {
+		look := from.Look
+		if c.Upload == "" {
+			look = func(name string) (entry, error) { return follow(from, name) }
+		}
+		list, err := match(from, p, look)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && len(list) == 0 {
 			return nil, fail(sandbox.ErrNotFound, sandbox.Quoted(p)+" is not there to be copied", "check the name, and what .dockerignore hides")
 		}
@@ -152,16 +172,55 @@ func selected(from source, patterns []string) ([]entry, error) {
 	return out, nil
 }
 
-// match finds what one pattern names, component by component.
-func match(from source, pattern string) ([]entry, error) {
+// maxHops is how many links one name may lead through (MAXSYMLINKS of Linux).
+const maxHops = 40
+
+// follow looks at where a name leads inside of the source, through links. A target that is
+// absolute begins at its root.
+func follow(from source, name string) (entry, error) {
+	at, todo := ".", strings.Split(name, "/")
+	for hops := 0; len(todo) > 0; {
+		part := todo[0]
+		todo = todo[1:]
+		if part == ".." {
+			at = path.Dir(at)
+			continue
+		}
+		next := path.Join(at, part)
+		to, err := from.Link(next)
+		if err != nil {
+			return entry{}, fs.ErrNotExist
+		}
+		if to == "" {
+			at = next
+			continue
+		}
+		if hops++; hops > maxHops {
+			return entry{}, fail(sandbox.ErrInvalid, "too many links on the way to "+sandbox.Quoted(name), "name the file itself")
+		}
+		if path.IsAbs(to) {
+			at = "."
+		}
+		todo = append(strings.Split(to, "/"), todo...)
+	}
+	return from.Look(at)
+}
+
+// match finds what one pattern names, component by component. look looks at a name.
+func match(from source, pattern string, look func(string) (entry, error)) ([]entry, error) {
+	named := func(name string) (entry, error) {
+		e, err := look(name)
+		e.As = path.Base(name)
+		return e, err
+	}
 	if pattern == "." || !hasMeta(pattern) {
-		e, err := from.Look(pattern)
+		e, err := named(pattern)
 		return []entry{e}, err
 	}
 	dirs := []string{"."}
 	dir, last := path.Split(pattern)
 	if dir = path.Clean(dir); dir != "." {
-		list, err := match(from, dir)
+		list, err := match(from, dir, look)
 		if err != nil {
 			return nil, err
 		}
@@ -179,9 +238,13 @@ func match(from source, pattern string) ([]entry, error) {
 			return nil, err
 		}
 		for _, e := range list {
-			if ok, _ := path.Match(last, path.Base(e.Name)); ok {
-				out = append(out, e)
+			if ok, _ := path.Match(last, path.Base(e.Name)); !ok {
+				continue
 			}
+			if e, err = named(e.Name); err != nil {
+				return nil, err
+			}
+			out = append(out, e)
 		}
 	}
 	return out, nil
@@ -193,6 +256,7 @@ func hasMeta(p string) bool { return strings.ContainsAny(p, `*?[\`) }
 type nothing struct{}
 
 func (nothing) Look(string) (entry, error)                { return entry{}, fs.ErrNotExist }
+func (nothing) Link(string) (string, error)               { return "", fs.ErrNotExist }
 func (nothing) List(string) ([]entry, error)              { return nil, nil }
 func (nothing) Open(string) (io.ReadCloser, int64, error) { return nil, 0, fs.ErrNotExist }
 func (nothing) Close() error                              { return nil }
@@ -213,11 +277,35 @@ func (d *directory) Look(name string) (entry, error) {
 	}
 	if name != "." {
 		hidden, err := d.ignore.Match(name)
+		if hidden && err == nil && info.IsDir() && d.ignore.Excepts() {
+			hidden, err = d.empty(name)
+		}
 		if err != nil || hidden {
 			return entry{}, cmp.Or(err, fs.ErrNotExist)
 		}
 	}
 	return d.entry(name, info)
+}
+
+// empty says whether nothing is to be seen in a directory: one that is hidden is seen for
+// what a pattern with ! shows in it.
+func (d *directory) empty(name string) (bool, error) {
+	names, err := d.names(name)
+	for _, in := range names {
+		_, err := d.Look(path.Join(name, in))
+		if !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+	}
+	return true, err
+}
+
+func (d *directory) Link(name string) (string, error) {
+	info, err := d.root.Lstat(name)
+	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		return "", err
+	}
+	return d.root.Readlink(name)
 }
 
 func (d *directory) entry(name string, info fs.FileInfo) (entry, error) {
@@ -233,21 +321,26 @@ func (d *directory) entry(name string, info fs.FileInfo) (entry, error) {
 	return e, nil
 }
 
-func (d *directory) List(name string) ([]entry, error) {
-	f, err := d.root.Open(name)
+// names are those of a directory, sorted.
+func (d *directory) names(name string) ([]string, error) {
+	f, err := d.root.OpenFile(name, os.O_RDONLY|nonblock, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	list, err := f.ReadDir(-1)
+	names, err := f.Readdirnames(-1)
+	slices.Sort(names)
+	return names, err
+}
+
+func (d *directory) List(name string) ([]entry, error) {
+	names, err := d.names(name)
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(list, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	var out []entry
-	for _, in := range list {
-		at := path.Join(name, in.Name())
-		e, err := d.Look(at)
+	for _, in := range names {
+		e, err := d.Look(path.Join(name, in))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -313,7 +406,15 @@ func (i imageSource) Look(name string) (entry, error) {
 }
 
 func imageEntry(name string, n *fstree.Node) entry {
-	return entry{Name: name, Dir: n.Kind == fstree.Dir, Link: n.Target, Mode: int64(n.Mode & 0o777)}
+	return entry{Name: name, Dir: n.Kind == fstree.Dir, Link: n.Target, Mode: int64(n.Mode & 0o777), UID: n.UID, GID: n.GID}
+}
+
+func (i imageSource) Link(name string) (string, error) {
+	n, err := i.node(name)
+	if err != nil {
+		return "", err
+	}
+	return n.Target, nil
 }
 
 func (i imageSource) List(name string) ([]entry, error) {

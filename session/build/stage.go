@@ -72,7 +72,8 @@ func (w *work) base(ctx context.Context, b template.Base) (*image.Stored, error)
 	return w.find(ctx, b.Name)
 }
 
-// find finds an image that the policy allows, and gets one that is not here.
+// find finds an image that the policy allows, and gets one that is not here. It is the same
+// one all through a build.
 func (w *work) find(ctx context.Context, name string) (*image.Stored, error) {
 	r, err := reference.Parse(name)
 	if err != nil {
@@ -84,7 +85,14 @@ func (w *work) find(ctx context.Context, name string) (*image.Stored, error) {
 	if err := w.judge(name); err != nil {
 		return nil, err
 	}
-	return w.Images.Get(ctx, r, image.PullOptions{Owner: w.Owner, Insecure: w.Call.InsecureRegistry})
+	if known := w.found[name]; known != nil {
+		return known, nil
+	}
+	info, err := w.Images.Get(ctx, r, image.PullOptions{Owner: w.Owner, Insecure: w.Call.InsecureRegistry})
+	if err == nil {
+		w.found[name] = info
+	}
+	return info, err
 }
 
 // judge asks the policy for a base before anything is got.
@@ -99,8 +107,18 @@ func (w *work) judge(name string) error {
 	return err
 }
 
+// point is how far a stage is.
+type point struct {
+	tree  *image.Builder
+	fresh bool // what is known of steps does not count from here on
+	// history is what the steps before came to. The same step has another result each
+	// time: what a later one changed counts with that alone which it was run on.
+	history string
+}
+
 // stage builds one, from what is known of it on.
-func (w *work) stage(ctx context.Context, i int) (tree *image.Builder, err error) {
+func (w *work) stage(ctx context.Context, i int) (*point, error) {
+	var err error
 	s := &w.def.Stages[i]
 	base := w.bases[i]
 	if s.From.Kind == template.Earlier {
@@ -115,7 +133,8 @@ func (w *work) stage(ctx context.Context, i int) (tree *image.Builder, err error
 			}
 		}
 	}
-	if tree, err = w.Images.Build(base); err != nil {
+	tree, err := w.Images.Build(base)
+	if err != nil {
 		return nil, err
 	}
 	if s.From.Kind == template.Host { // it is not kept by itself: a copy of the copy would take as long
@@ -123,22 +142,37 @@ func (w *work) stage(ctx context.Context, i int) (tree *image.Builder, err error
 			return nil, errors.Join(err, tree.Close())
 		}
 	}
+	at := &point{tree: tree, fresh: w.NoCache}
+	if base != nil {
+		at.history = base.Digest
+	}
 	for n := range s.Steps {
 		w.done++
-		if err := w.step(ctx, tree, i, n); err != nil {
+		at.fresh = at.fresh || s.Steps[n].NoCache
+		if err := w.step(ctx, at, i, n); err != nil {
 			return nil, errors.Join(w.failed(s.Steps[n], err), tree.Close())
 		}
 	}
-	return tree, nil
+	return at, nil
 }
 
 // earlier is another stage, as an image. It has no name, and goes with the next prune.
 func (w *work) earlier(ctx context.Context, i int) (*image.Stored, error) {
-	digest := digestOf("stage", w.end(i), w.Owner)
-	if built, err := w.Images.Info(digest); err == nil {
+	if built := w.stages[i]; built != nil {
 		return built, nil
 	}
-	return w.finish(ctx, i, digest, image.Config{})
+	key := digestOf("stage", w.end(i), w.Owner)
+	built := w.known(key)
+	if built != nil {
+		w.skip(i)
+	} else {
+		var err error
+		if built, err = w.finish(ctx, i, key, image.Config{}); err != nil {
+			return nil, err
+		}
+	}
+	w.stages[i] = built
+	return built, nil
 }
 
 // findKeys finds the key of each step: of everything that decides what comes of it.
@@ -171,6 +205,7 @@ func (w *work) findKeys(ctx context.Context) error {
 				if sources, err = w.sources(ctx, step.Copy); err != nil {
 					return w.failed(step, err)
 				}
+				w.copies[step.Copy] = sources
 			}
 			step.Text, step.Line = "", 0
 			key = digestOf(key, step, sources)

@@ -4,6 +4,8 @@ package build
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -22,7 +24,7 @@ import (
 )
 
 // step carries one out, or takes what is known to come of it.
-func (w *work) step(ctx context.Context, tree *image.Builder, stage, n int) error {
+func (w *work) step(ctx context.Context, at *point, stage, n int) error {
 	s := &w.def.Stages[stage].Steps[n]
 	began := time.Now()
 	tell := func(state State, took time.Duration) {
@@ -33,12 +35,12 @@ func (w *work) step(ctx context.Context, tree *image.Builder, stage, n int) erro
 	switch {
 	case s.Copy != nil:
 		tell(Running, 0)
-		err = w.copy(ctx, tree, s)
+		err = w.copy(ctx, at, s)
 	case s.MakeDir != "":
 		tell(Running, 0)
-		err = w.makeDir(ctx, tree, s)
+		err = w.makeDir(ctx, at.tree, s)
 	default:
-		known, err = w.run(ctx, tree, s, w.keys[stage][n+1], tell)
+		known, err = w.run(ctx, at, s, w.keys[stage][n+1], tell)
 	}
 	switch {
 	case err != nil:
@@ -52,30 +54,41 @@ func (w *work) step(ctx context.Context, tree *image.Builder, stage, n int) erro
 }
 
 // run runs a program, unless it is known what it changes.
-func (w *work) run(ctx context.Context, tree *image.Builder, s *template.Step, key string, tell func(State, time.Duration)) (known bool, err error) {
-	key = strings.TrimPrefix(key, "sha256:")
-	if w.NoCache || s.NoCache {
-		w.Images.DropStep(key)
+func (w *work) run(ctx context.Context, at *point, s *template.Step, key string, tell func(State, time.Duration)) (known bool, err error) {
+	key = digestOf(key, at.history)
+	if hex := strings.TrimPrefix(key, "sha256:"); at.fresh && !w.Images.DropStep(hex) {
+		key = digestOf(key, rand.Text()) // another build reads it just now
 	}
+	key = strings.TrimPrefix(key, "sha256:")
 	layer, err := w.Images.Step(key)
 	if err != nil {
 		return false, err
 	}
 	if known = layer != nil; !known {
 		tell(Running, 0)
-		layer, err = w.Images.KeepStep(ctx, key, func(f *os.File) error { return w.carryOut(ctx, tree, s, f) })
+		layer, err = w.Images.KeepStep(ctx, key, func(f *os.File) error { return w.carryOut(ctx, at.tree, s, f) })
 		if err != nil {
 			return false, err
 		}
 	}
 	defer layer.Close()
-	r, err := zstd.NewReader(layer)
+	sum := sha256.New()
+	r, err := zstd.NewReader(io.TeeReader(layer, sum))
 	if err != nil {
 		return known, err
 	}
 	defer r.Close()
-	return known, tree.Put(ctx, r)
+	if err := at.tree.Put(ctx, r); err != nil {
+		return known, err
+	}
+	_, err = io.Copy(io.Discard, r)
+	at.history = digestOf(at.history, sum.Sum(nil))
+	return known, err
 }
+
+// maxLayer bounds what a step has changed, in bytes: as much as an image may have. Holes of
+// files count, which take no disk inside.
+const maxLayer = 33 << 30
 
 // carryOut runs a program in a sandbox and writes what it has changed to a file.
 func (w *work) carryOut(ctx context.Context, tree *image.Builder, s *template.Step, to *os.File) error {
@@ -96,7 +109,10 @@ func (w *work) carryOut(ctx context.Context, tree *image.Builder, s *template.St
 		if err != nil {
 			return err
 		}
-		_, err = io.Copy(z, layer)
+		n, err := io.Copy(z, io.LimitReader(layer, maxLayer+1))
+		if err == nil && n > maxLayer {
+			err = fail(sandbox.ErrExhausted, fmt.Sprintf("its files are larger than %d GiB together, holes with them", maxLayer>>30), "remove large files that have holes at the end of the step")
+		}
 		return errors.Join(err, z.Close())
 	}
 	out := &output{tell: func(b []byte) {
