@@ -91,13 +91,10 @@ func (e *Environment) addHome() error {
 	return nil
 }
 
-// builtHome is the home that a template brings, which no scratch may hide; empty for
-// other images.
-func (e *Environment) builtHome() string {
-	if e.Image == nil || !e.Image.Built {
-		return ""
-	}
-	return e.Spec.User.Home
+// builtHome says whether a template brings p as a home, which no scratch may hide: that of
+// who runs, and where root runs the user's too, as both are in its root file system.
+func (e *Environment) builtHome(p string) bool {
+	return e.Image != nil && e.Image.Built && (p == e.Spec.User.Home || e.Spec.Sudo && p == sandbox.DefaultUser().Home)
 }
 
 // noImage refuses flags about an image where there is none; why is what there is not to
@@ -123,7 +120,7 @@ func (e *Environment) imageDir() string {
 		return ""
 	}
 	dir := e.Image.Config.WorkingDir
-	if home := e.builtHome(); home != "" && sandbox.Within(dir, home) {
+	if home := e.Spec.User.Home; e.builtHome(home) && sandbox.Within(dir, home) {
 		return dir
 	}
 	if e.isWritable(dir) && !slices.Contains(e.o.Plan.Writable, dir) {

@@ -20,9 +20,7 @@ func (e *Environment) addScratch() error {
 	} else if home := e.Spec.User.Home; e.o.Plan.Root && !slices.Contains(paths, home) {
 		paths = append(paths, home)
 	}
-	if home := e.builtHome(); home != "" {
-		paths = slices.DeleteFunc(paths, func(p string) bool { return p == home })
-	}
+	paths = slices.DeleteFunc(paths, e.builtHome)
 	for _, p := range e.private {
 		e.Spec.Scratch = append(e.Spec.Scratch, sandbox.Scratch{Target: p})
 	}
