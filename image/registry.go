@@ -13,6 +13,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -21,6 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
+	"github.com/caisson-run/caisson/egress/rule"
 	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -30,6 +32,9 @@ type RegistryOptions struct {
 	// Insecure lets the registry be asked without TLS. A registry on this host
 	// (localhost, 127.0.0.0/8, ::1) may be in any case.
 	Insecure bool
+	// Public has it asked without credentials and at public addresses alone, through no
+	// proxy, which would look for them itself. So is all that it leads to.
+	Public bool
 	// Keychain gives credentials; nil is that of the Docker configuration,
 	// with its credential helpers.
 	Keychain authn.Keychain
@@ -46,10 +51,15 @@ func Pull(ctx context.Context, r reference.Ref, o RegistryOptions) (*Image, erro
 	if err != nil {
 		return nil, invalid("%v", err)
 	}
-	if o.Keychain == nil {
+	next := newTransport()
+	switch {
+	case o.Public:
+		o.Keychain, next.Proxy = authn.NewMultiKeychain(), nil
+		next.DialContext = (&net.Dialer{Timeout: 30 * time.Second, Control: publicOnly}).DialContext
+	case o.Keychain == nil:
 		o.Keychain = authn.DefaultKeychain
 	}
-	tr := &plainOnlyWhereAllowed{next: newTransport(), host: r.Host, allowed: o.Insecure || isLoopback(r.Host)}
+	tr := &plainOnlyWhereAllowed{next: next, host: r.Host, allowed: o.Insecure || isLoopback(r.Host)}
 	desc, err := remote.Get(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(o.Keychain), remote.WithTransport(tr),
 		remote.WithUserAgent("caisson"), remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}))
 	if err != nil {
@@ -152,6 +162,21 @@ func (t *plainOnlyWhereAllowed) RoundTrip(req *http.Request) (*http.Response, er
 	return t.next.RoundTrip(req)
 }
 
+var errPrivate = errors.New("an address that is not public")
+
+// publicOnly lets a connection be made to a public address: to what a name was resolved to,
+// as it is used.
+func publicOnly(_, address string, _ syscall.RawConn) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return err
+	}
+	if rule.Classify(at.Addr()) != rule.Public {
+		return errPrivate
+	}
+	return nil
+}
+
 // isLoopback says whether a registry is on this host.
 func isLoopback(host string) bool {
 	h := host
@@ -180,6 +205,9 @@ func pullError(r reference.Ref, err error) error {
 	case errors.Is(err, errPlain):
 		e.Kind, e.Problem, e.Hint = sandbox.ErrDenied, "the registry speaks plain HTTP, or leads to a host that does", "take --insecure-registry if that is meant"
 		e.Rule = "built-in: registries speak TLS"
+	case errors.Is(err, errPrivate):
+		e.Kind, e.Problem, e.Hint, e.Cause = sandbox.ErrDenied, "the registry is at no public address, or leads to one that is not", "have the operator pull it: caisson image pull "+r.Familiar(), nil
+		e.Rule = "built-in: images of keys come from public registries"
 	case errors.As(err, &te) && (te.StatusCode == http.StatusUnauthorized || te.StatusCode == http.StatusForbidden):
 		e.Kind, e.Problem, e.Hint = sandbox.ErrNotFound, "there is no such image, or it may not be read", "check the name; log in with docker login "+r.Host+"; "+fromDocker(r)
 	case errors.As(err, &te) && te.StatusCode == http.StatusNotFound:

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -316,4 +317,32 @@ func FuzzLayout(f *testing.F) {
 			t.Error("a digest of zeros was found")
 		}
 	})
+}
+
+// Who is not the operator gets images of public registries alone, whatever name leads to
+// another one; the registry is not even asked.
+func TestPublicRegistries(t *testing.T) {
+	asked := false
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
+	defer s.Close()
+	t.Setenv("HTTP_PROXY", s.URL)
+	t.Setenv("HTTPS_PROXY", s.URL)
+	_, port, err := net.SplitHostPort(s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"127.0.0.1:" + port, "localhost:" + port, "10.0.0.1:1", "169.254.169.254:80", "[::1]:" + port} {
+		r, err := reference.Parse(host + "/x:1")
+		if err != nil {
+			t.Logf("%s: %v", host, err)
+			continue
+		}
+		_, err = image.Pull(t.Context(), r, image.RegistryOptions{Public: true, Insecure: true})
+		if !errors.Is(err, sandbox.ErrDenied) {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	if asked {
+		t.Error("it was asked")
+	}
 }

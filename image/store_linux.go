@@ -140,7 +140,7 @@ func (s *Store) Pull(ctx context.Context, r reference.Ref, o PullOptions) (*Stor
 func find(ctx context.Context, r reference.Ref, o PullOptions) (*Image, func(), error) {
 	none := func() {}
 	if !r.Local() {
-		img, err := Pull(ctx, r, RegistryOptions{Insecure: o.Insecure})
+		img, err := Pull(ctx, r, RegistryOptions{Insecure: o.Insecure, Public: o.Public})
 		return img, none, err
 	}
 	// The very object that the caller judged, through its handle.

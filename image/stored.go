@@ -66,6 +66,9 @@ type PullOptions struct {
 	// Insecure lets its registry be asked without TLS (one on this host may be
 	// in any case).
 	Insecure bool
+	// Public has its registry asked without the operator's credentials, and at public
+	// addresses alone: who asks is not the operator.
+	Public bool
 	// File is the object that a local reference names, where the caller has
 	// opened and judged it; else it is opened by its path. It stays the caller's.
 	File *os.File

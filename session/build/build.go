@@ -41,6 +41,9 @@ type Request struct {
 	Ignore template.Ignore
 	// Upload opens the files that a client has sent for a COPY; nil where none sends any.
 	Upload func(hash string) (*os.Root, error)
+	// Public has images that are not here pulled from public registries alone, without the
+	// operator's credentials.
+	Public bool
 	// NoCache runs all steps, also those whose result is known.
 	NoCache bool
 	// Call says who asks, and how steps are bounded. What runs is the builder's to fill in.
@@ -54,6 +57,7 @@ type Request struct {
 type Event struct {
 	Step, Steps int // from 1
 	Text        string
+	Line        int // where the definition has it, from 1
 	State       State
 	// Output is what the step wrote, with State Running. It is valid until Progress returns.
 	Output []byte
@@ -205,7 +209,7 @@ func (w *work) skip(i int) {
 	for _, s := range w.def.Stages[i].Steps {
 		if w.needed[i] {
 			w.done++
-			w.Progress(Event{Step: w.done, Steps: w.steps(), Text: s.Text, State: Cached})
+			w.Progress(Event{Step: w.done, Steps: w.steps(), Text: s.Text, Line: s.Line, State: Cached})
 		}
 	}
 }

@@ -88,7 +88,7 @@ func (w *work) find(ctx context.Context, name string) (*image.Stored, error) {
 	if known := w.found[name]; known != nil {
 		return known, nil
 	}
-	info, err := w.Images.Get(ctx, r, image.PullOptions{Owner: w.Owner, Insecure: w.Call.InsecureRegistry})
+	info, err := w.Images.Get(ctx, r, image.PullOptions{Owner: w.Owner, Insecure: w.Call.InsecureRegistry, Public: w.Public})
 	if err == nil {
 		w.found[name] = info
 	}
@@ -203,6 +203,7 @@ func (w *work) findKeys(ctx context.Context) error {
 			if step.Copy != nil {
 				var err error
 				if sources, err = w.sources(ctx, step.Copy); err != nil {
+					w.Progress(Event{Step: w.done, Steps: w.steps(), Text: step.Text, Line: step.Line, State: Failed})
 					return w.failed(step, err)
 				}
 				w.copies[step.Copy] = sources

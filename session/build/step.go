@@ -28,7 +28,7 @@ func (w *work) step(ctx context.Context, at *point, stage, n int) error {
 	s := &w.def.Stages[stage].Steps[n]
 	began := time.Now()
 	tell := func(state State, took time.Duration) {
-		w.Progress(Event{Step: w.done, Steps: w.steps(), Text: s.Text, State: state, Took: took})
+		w.Progress(Event{Step: w.done, Steps: w.steps(), Text: s.Text, Line: s.Line, State: state, Took: took})
 	}
 	var err error
 	known := false
@@ -116,7 +116,7 @@ func (w *work) carryOut(ctx context.Context, tree *image.Builder, s *template.St
 		return errors.Join(err, z.Close())
 	}
 	out := &output{tell: func(b []byte) {
-		w.Progress(Event{Step: w.done, Steps: w.steps(), Text: s.Text, State: Running, Output: b})
+		w.Progress(Event{Step: w.done, Steps: w.steps(), Text: s.Text, Line: s.Line, State: Running, Output: b})
 	}}
 	res, err := w.Session.Do(ctx, &c, session.IO{Stdout: out, Stderr: out})
 	if err != nil {
