@@ -55,7 +55,19 @@ func (s *Server) control() http.Handler {
 		"GET /templates/{id}":            s.getTemplate,
 		"GET /templates/aliases/{alias}": s.templateAlias,
 		"DELETE /templates/{id}":         s.deleteTemplate,
-		"GET /sandboxes/{id}/metrics":    s.metrics,
+		"POST /v3/templates":             s.newBuild,
+		"POST /v2/templates":             s.newBuild,
+		"PATCH /templates/{id}":          s.changeTemplate,
+		"PATCH /v2/templates/{id}":       s.changeTemplate,
+		"POST /templates/tags":           s.tagTemplate,
+		"DELETE /templates/tags":         s.untagTemplate,
+		"GET /templates/{id}/{part}":     s.templatePart,
+
+		"GET /templates/{id}/files/{hash}":          s.fileLink,
+		"POST /v2/templates/{id}/builds/{build}":    s.startBuild,
+		"GET /templates/{id}/builds/{build}/status": s.buildStatus,
+		"GET /templates/{id}/builds/{build}/logs":   s.buildLogs,
+		"GET /sandboxes/{id}/metrics":               s.metrics,
 	} {
 		mux.Handle(pattern, s.keyed(h))
 	}
@@ -64,36 +76,25 @@ func (s *Server) control() http.Handler {
 			return &apiError{http.StatusNotImplemented, what + " by this server; see docs/e2b.md"}
 		}))
 	}
+	mux.HandleFunc("PUT "+uploadPath+"{token}", s.upload)
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	mux.Handle("/", s.o.Rest)
 	return mux
 }
 
-// notBuilt is why none of the calls that build a template is served.
-const notBuilt = "templates are the operator's, and not built"
+// notBuilt is why the calls of older clients that send an image of their own are not served.
+const notBuilt = "an image that a client has built is not taken; templates are built here, by steps (POST /v3/templates),"
 
 // notServed are calls of E2B's clients that are refused by their name: a 404 would
 // mean to them that it is the volume, or the secret, that is not there.
 var notServed = map[string]string{
-	"/volumes":               "volumes are not kept",
-	"/volumes/":              "volumes are not kept",
-	"/secrets":               "secrets are the operator's, and not kept for clients",
-	"/secrets/":              "secrets are the operator's, and not kept for clients",
-	"POST /templates/tags":   "templates are the operator's, and not tagged",
-	"DELETE /templates/tags": "templates are the operator's, and not tagged",
-
-	"POST /v3/templates":                    notBuilt,
-	"POST /v2/templates":                    notBuilt,
-	"POST /templates":                       notBuilt,
-	"POST /templates/{id}":                  notBuilt,
-	"PATCH /templates/{id}":                 notBuilt,
-	"PATCH /v2/templates/{id}":              notBuilt,
-	"GET /templates/{id}/files/{hash}":      notBuilt,
-	"POST /templates/{id}/builds/{build}":   notBuilt,
-	"/v2/templates/{id}/builds/{build}":     notBuilt,
-	"/templates/{id}/builds/{build}/status": notBuilt,
-	"/templates/{id}/builds/{build}/logs":   notBuilt,
-	"GET /templates/{id}/{part}":            "templates are the operator's, and not tagged",
+	"/volumes":                            "volumes are not kept",
+	"/volumes/":                           "volumes are not kept",
+	"/secrets":                            "secrets are the operator's, and not kept for clients",
+	"/secrets/":                           "secrets are the operator's, and not kept for clients",
+	"POST /templates":                     notBuilt,
+	"POST /templates/{id}":                notBuilt,
+	"POST /templates/{id}/builds/{build}": notBuilt,
 }
 
 // keyed is a call whose key was found.

@@ -82,11 +82,11 @@ func (s *Server) listSnapshots(w http.ResponseWriter, r *http.Request, k *persis
 	return nil
 }
 
-// deleteTemplate deletes a snapshot; templates are the operator's.
+// deleteTemplate deletes a snapshot, or a template of the key's own with all of its tags.
 func (s *Server) deleteTemplate(w http.ResponseWriter, r *http.Request, k *persistent.Key) error {
 	id, ok := snapshotID(r.PathValue("id"))
 	if !ok {
-		return &apiError{http.StatusNotFound, "there is no such snapshot, and templates are the operator's"}
+		return noContent(w, s.o.Sandboxes.TemplatesOf(k).Untag(r.PathValue("id"), nil))
 	}
 	return noContent(w, s.o.Sandboxes.DeleteSnapshot(r.Context(), k, id))
 }

@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/api"
+	"github.com/caisson-run/caisson/image"
 	"github.com/caisson-run/caisson/session/persistent"
 )
 
-// Templates are the operator's: clients see which there are, and make none.
+// Clients see the operator's templates, and their key's own, which they build.
 
 // templateAnswer is a template as clients know it. What E2B counts and we do not is
 // zero there.
@@ -47,38 +48,90 @@ func (s *Server) template(name string) templateAnswer {
 // noBuild is the build of a template that was not built here; clients take a UUID.
 const noBuild = "00000000-0000-0000-0000-000000000000"
 
-func (s *Server) listTemplates(w http.ResponseWriter, _ *http.Request, _ *persistent.Key) error {
+// own is a key's own template, under all of its tags.
+func (s *Server) own(t *persistent.Templates, all []image.Template) templateAnswer {
+	a := s.template(all[0].Name)
+	a.Public, a.Names, a.BuildID = false, nil, lastBuild(t, a.TemplateID)
+	for _, one := range all {
+		a.Names = append(a.Names, one.Name+":"+one.Tag)
+		if at := one.Named.UTC().Format(time.RFC3339); a.UpdatedAt == s.began || at > a.UpdatedAt {
+			a.CreatedAt, a.UpdatedAt = at, at
+		}
+	}
+	a.BuildCount = max(len(t.Builds(a.TemplateID)), 1)
+	return a
+}
+
+// templates are the key's own and those that the operator has configured.
+func (s *Server) templates(k *persistent.Key) ([]templateAnswer, error) {
 	list := []templateAnswer{}
+	t := s.o.Sandboxes.TemplatesOf(k)
+	all, err := t.List()
+	if err != nil {
+		return nil, err
+	}
+	for len(all) > 0 {
+		n := 1
+		for n < len(all) && all[n].Name == all[0].Name {
+			n++
+		}
+		list, all = append(list, s.own(t, all[:n])), all[n:]
+	}
 	for _, name := range s.o.Sandboxes.Templates() {
 		list = append(list, s.template(name))
+	}
+	return list, nil
+}
+
+func (s *Server) listTemplates(w http.ResponseWriter, _ *http.Request, k *persistent.Key) error {
+	list, err := s.templates(k)
+	if err != nil {
+		return err
 	}
 	writeJSON(w, http.StatusOK, list)
 	return nil
 }
 
-// named is the template that a path names.
-func (s *Server) named(r *http.Request, part string) (templateAnswer, error) {
-	name := r.PathValue(part)
-	if !slices.Contains(s.o.Sandboxes.Templates(), name) {
-		return templateAnswer{}, &apiError{http.StatusNotFound, "there is no template " + api.Quoted(name)}
+// named is the template that a path names, with a tag or without.
+func (s *Server) named(r *http.Request, part string, k *persistent.Key) (templateAnswer, error) {
+	list, err := s.templates(k)
+	if err != nil {
+		return templateAnswer{}, err
 	}
-	return s.template(name), nil
+	name := r.PathValue(part)
+	for _, t := range list {
+		if t.TemplateID == name || slices.Contains(t.Names, name) {
+			return t, nil
+		}
+	}
+	return templateAnswer{}, &apiError{http.StatusNotFound, "there is no template " + api.Quoted(name)}
 }
 
-func (s *Server) getTemplate(w http.ResponseWriter, r *http.Request, _ *persistent.Key) error {
-	t, err := s.named(r, "id")
+func (s *Server) getTemplate(w http.ResponseWriter, r *http.Request, k *persistent.Key) error {
+	t, err := s.named(r, "id", k)
 	if err != nil {
 		return err
 	}
+	builds := []map[string]any{}
+	for _, b := range s.o.Sandboxes.TemplatesOf(k).Builds(t.TemplateID) {
+		ended := b.Created
+		if !b.Ended.IsZero() {
+			ended = b.Ended
+		}
+		builds = append(builds, map[string]any{
+			"buildID": b.ID, "status": b.State, "createdAt": b.Created.UTC().Format(time.RFC3339), "updatedAt": ended.UTC().Format(time.RFC3339),
+			"cpuCount": t.CPUCount, "memoryMB": t.MemoryMB,
+		})
+	}
 	writeJSON(w, http.StatusOK, struct {
 		templateAnswer
-		Builds []struct{} `json:"builds"`
-	}{t, []struct{}{}})
+		Builds []map[string]any `json:"builds"`
+	}{t, builds})
 	return nil
 }
 
-func (s *Server) templateAlias(w http.ResponseWriter, r *http.Request, _ *persistent.Key) error {
-	t, err := s.named(r, "alias")
+func (s *Server) templateAlias(w http.ResponseWriter, r *http.Request, k *persistent.Key) error {
+	t, err := s.named(r, "alias", k)
 	if err != nil {
 		return err
 	}

@@ -131,6 +131,7 @@ type Sandboxes struct {
 	warmPool   *warmPool
 	ready      readiness
 	fit        fit
+	builds     builds
 }
 
 // OpenSandboxes takes over the sandboxes of a state directory. ErrConflict means

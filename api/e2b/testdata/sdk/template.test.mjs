@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Templates that are built with E2B's client; TestTemplateClient has an image for them.
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { mkdtempSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { test } from 'node:test'
+import { Sandbox, sdk } from './setup.mjs'
+
+const image = process.env.CAISSON_TEST_IMAGE
+const skip = image ? false : 'there is no image'
+const { Template } = sdk
+
+// files is a directory with what a COPY takes.
+function files() {
+  const dir = mkdtempSync(join(tmpdir(), 'caisson-template-'))
+  writeFileSync(join(dir, 'file.txt'), 'of the client')
+  symlinkSync('/etc/passwd', join(dir, 'absolute'))
+  symlinkSync('nowhere', join(dir, 'dangling'))
+  return dir
+}
+
+test('template: all steps, tags, and a sandbox of it', { skip }, async () => {
+  const t = Template({ fileContextPath: files() })
+    .fromImage(image)
+    .setEnvs({ MODE: 'test' })
+    .setUser('root')
+    .setWorkdir('/srv/app')
+    .copy('file.txt', '/srv/app/')
+    .copy('absolute', '/srv/app/')
+    .copy('dangling', '/srv/app/')
+    .runCmd('echo from the step; echo $MODE >/srv/app/made; id -u >/srv/app/who')
+    .setUser('user')
+    .setStartCmd('echo started >/tmp/started; sleep 1000', 'test -s /tmp/started')
+  const logs = []
+  const built = await Template.build(t, 'client-made', { tags: ['v1', 'v2'], onBuildLogs: (l) => logs.push(l.message) })
+  assert.ok(logs.some((l) => l.includes('from the step')), logs.join('\n'))
+  assert.equal(await Template.exists('client-made'), true)
+  assert.equal(await Template.exists('client-none'), false)
+  const b = await Sandbox.create('client-made:v2')
+  try {
+    const run = await b.commands.run('cat file.txt made who /tmp/started; echo $MODE; readlink absolute dangling', { cwd: '/srv/app' })
+    assert.equal(run.stdout, 'of the clienttest\n0\nstarted\ntest\n/etc/passwd\nnowhere\n')
+  } finally {
+    await b.kill()
+  }
+  assert.equal(built.name ?? 'client-made', 'client-made')
+  await Template.assignTags('client-made:v1', ['stable'])
+  assert.deepEqual((await Template.getTags('client-made')).map((x) => x.tag).sort(), ['stable', 'v1', 'v2'])
+  await Template.removeTags('client-made', ['v2'])
+  await assert.rejects(Sandbox.create('client-made:v2'))
+  for (const bad of [':x', 'client-made:']) await assert.rejects(Template.assignTags(bad, ['y']))
+
+  const again = []
+  await Template.build(Template().fromTemplate('client-made:v1').runCmd('cat /srv/app/made', { user: 'root' }), 'client-more', { onBuildLogs: (l) => again.push(l.message) })
+  assert.ok(again.some((l) => l === 'test'), again.join('\n'))
+  const program = fileURLToPath(new URL('dist/index.js', import.meta.resolve('@e2b/cli/package.json')))
+  const { stdout } = await promisify(execFile)(process.execPath, [program, 'template', 'list', '--format', 'json'])
+  assert.ok(stdout.includes('client-more'), stdout)
+})
+
+test('template: what goes wrong says where', { skip }, async () => {
+  const build = (t) => Template.build(t, 'client-bad', {})
+  await assert.rejects(build(Template().fromImage(image).runCmd('whoami', { user: 'root123' })),
+    (e) => e.message === "failed to run command 'whoami': command failed: unauthenticated: invalid username: 'root123'")
+  await assert.rejects(build(Template().fromImage(image).runCmd('exit 3')), /exit code 3/)
+  await assert.rejects(build(Template().fromImage('127.0.0.1:1/none:1')), /policy allows the image/)
+  assert.equal(await Template.exists('client-bad'), false)
+})

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package persistent
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/caisson-run/caisson/image"
+	"github.com/caisson-run/caisson/image/reference"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// List lists the key's templates, by name and tag.
+func (t *Templates) List() ([]image.Template, error) {
+	images, err := t.boxes.images()
+	if err != nil {
+		return nil, err
+	}
+	return images.Templates(t.key.ID)
+}
+
+// Tag gives what target names further tags.
+func (t *Templates) Tag(target string, tags []string) error {
+	images, err := t.boxes.images()
+	if err != nil {
+		return err
+	}
+	r, err := templateRef(target)
+	if err != nil {
+		return err
+	}
+	found, err := images.FindTemplate(r, t.key.ID)
+	if err != nil {
+		return err
+	}
+	if len(tags) == 0 || len(tags) > maxTags {
+		return sandbox.Errorf(sandbox.ErrInvalid, "tags", "there are %d, and may be 1 to %d", len(tags), maxTags)
+	}
+	named := make([]reference.Ref, len(tags))
+	for i, tag := range tags { // all or none
+		if named[i], err = templateRef(r.Name + ":" + tag); err != nil {
+			return err
+		}
+	}
+	for _, n := range named {
+		if err := images.Name(n, t.key.ID, found.Image); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Untag takes tags of a template away; all that it has where none is named.
+func (t *Templates) Untag(name string, tags []string) error {
+	images, err := t.boxes.images()
+	if err != nil {
+		return err
+	}
+	list, err := images.Templates(t.key.ID)
+	if err != nil {
+		return err
+	}
+	var gone []reference.Ref
+	for _, one := range list {
+		if one.Name == name && (len(tags) == 0 || slices.Contains(tags, one.Tag)) {
+			gone = append(gone, reference.Ref{Kind: reference.Template, Name: name, Tag: one.Tag})
+		}
+	}
+	if len(gone) == 0 || len(gone) < len(tags) {
+		return sandbox.Errorf(sandbox.ErrNotFound, "template "+sandbox.Quoted(sandbox.Clip(name, maxName)), "there is no such template or tag")
+	}
+	for _, r := range gone {
+		if err := images.Unname(r, t.key.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// templateRef reads NAME[:TAG].
+func templateRef(name string) (reference.Ref, error) {
+	if strings.HasSuffix(name, ":") || strings.Count(name, ":") > 1 {
+		return reference.Ref{}, &sandbox.Error{Op: "template " + sandbox.Quoted(sandbox.Clip(name, maxName)), Kind: sandbox.ErrInvalid, Problem: "it is not NAME[:TAG]", Hint: "write a name, and a tag behind a colon"}
+	}
+	return reference.Parse("template:" + name)
+}
+
+// isConfigured says whether the operator has configured a template of a name.
+func (b *Sandboxes) isConfigured(name string) bool { return !b.isBuilt(name) }

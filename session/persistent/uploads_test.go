@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package persistent
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caisson-run/caisson/image/imagetest"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/template"
+)
+
+// What a client sends is unpacked where it belongs and nowhere else: links stay links, and
+// none is followed out of it.
+func TestUploadsAreUnpacked(t *testing.T) {
+	outside := filepath.Join(t.TempDir(), "outside")
+	if err := os.Mkdir(outside, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		lines []any
+		fails bool
+	}{
+		"plain":               {[]any{"dir/", "dir/file=text", "other/deep/file=text"}, false},
+		"links":               {[]any{"absolute->" + outside, "dangling->nowhere", "up->../../x", "dir/", "in->dir", "in/file=text"}, false},
+		"through a link":      {[]any{"out->" + outside, "out/file=text"}, true},
+		"through links":       {[]any{"up->..", "up/file=text"}, true},
+		"over a link":         {[]any{"file->" + outside + "/file", "file=text"}, true},
+		"a directory of one":  {[]any{"out->" + outside, "out/dir/"}, true},
+		"a relative name":     {[]any{"../file=text"}, true},
+		"an absolute name":    {[]any{outside + "/file=text"}, true},
+		"a hard link":         {[]any{"file=>" + outside + "/x"}, true},
+		"a device":            {[]any{tar.Header{Typeflag: tar.TypeChar, Name: "null", Devmajor: 1, Devminor: 3}}, true},
+		"the mode of outside": {[]any{"out->" + outside, tar.Header{Typeflag: tar.TypeDir, Name: "out", Mode: 0o777}}, true},
+	} {
+		for _, packed := range []bool{false, true} {
+			archive := imagetest.Layer(t, c.lines...)
+			if packed {
+				var b bytes.Buffer
+				z := gzip.NewWriter(&b)
+				z.Write(archive)
+				z.Close()
+				archive = b.Bytes()
+			}
+			_, err := unpackUpload(t.TempDir(), bytes.NewReader(archive))
+			if (err != nil) != c.fails || err != nil && !errors.Is(err, sandbox.ErrInvalid) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	list, err := os.ReadDir(outside)
+	info, serr := os.Stat(outside)
+	if err != nil || serr != nil || len(list) != 0 || info.Mode().Perm() != 0o700 {
+		t.Errorf("outside there is %v, %v, %v", list, err, info)
+	}
+}
+
+// An address to send files to is good once, for the key that asked for it.
+func TestTickets(t *testing.T) {
+	h := newHome(t, nil)
+	other := h.newKey(t, "other")
+	hash := strings.Repeat("a", 64)
+	token, present, err := h.TemplatesOf(h.key).Ticket(hash)
+	if err != nil || present {
+		t.Fatal(present, err)
+	}
+	archive := imagetest.Layer(t, "file=text")
+	if err := h.Upload(token+"x", bytes.NewReader(archive)); !errors.Is(err, sandbox.ErrDenied) {
+		t.Error(err)
+	}
+	if err := h.Upload(token, bytes.NewReader(archive)); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Upload(token, bytes.NewReader(archive)); !errors.Is(err, sandbox.ErrDenied) {
+		t.Errorf("again: %v", err)
+	}
+	if _, present, err := h.TemplatesOf(h.key).Ticket(hash); !present || err != nil {
+		t.Error(present, err)
+	}
+	if _, present, err := h.TemplatesOf(other).Ticket(hash); present || err != nil {
+		t.Errorf("another key has it: %t, %v", present, err)
+	}
+	late, _, err := h.TemplatesOf(h.key).Ticket(strings.Repeat("b", 64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.clock.move(uploadTicket + 1)
+	if err := h.Upload(late, bytes.NewReader(archive)); !errors.Is(err, sandbox.ErrDenied) {
+		t.Errorf("late: %v", err)
+	}
+}
+
+// A build is its key's alone, and pulls nothing that no policy names.
+func TestBuildOfWhom(t *testing.T) {
+	h := newHome(t, nil)
+	mine, theirs := h.TemplatesOf(h.key), h.TemplatesOf(h.newKey(t, "other"))
+	b, err := mine.Begin("mine", []string{"a", "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := theirs.Build("mine", b.ID); !errors.Is(err, sandbox.ErrNotFound) {
+		t.Error(err)
+	}
+	if err := theirs.Run("mine", b.ID, BuildWish{From: template.Base{Kind: template.Template, Name: "x"}}); !errors.Is(err, sandbox.ErrNotFound) {
+		t.Error(err)
+	}
+	for _, kind := range []template.Base{{Kind: template.Image, Name: "debian:13"}, {Kind: template.Host}} {
+		if err := mine.Run("mine", b.ID, BuildWish{From: kind}); !errors.Is(err, sandbox.ErrDenied) {
+			t.Errorf("%+v: %v", kind, err)
+		}
+	}
+}
