@@ -38,6 +38,9 @@ func (f *File) add(line string) string {
 	if f.Name == builtinName {
 		return "ask the operator for a policy that has " + line
 	}
+	if name, ok := strings.CutPrefix(f.Name, PresetPrefix); ok {
+		return "write it down with caisson policy init --preset " + name + " -o FILE, and add to FILE: " + line
+	}
 	return "add to " + f.Name + ": " + line
 }
 

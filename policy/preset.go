@@ -12,6 +12,9 @@ import (
 //go:embed preset/*.yaml
 var presets embed.FS
 
+// PresetPrefix is what the Name of a File begins with that is a preset.
+const PresetPrefix = "preset "
+
 // Presets lists the names of the starters that Preset has.
 func Presets() []string {
 	return []string{"locked-down", "data-analysis", "build", "coding-agent", "e2b"}

@@ -21,7 +21,7 @@ import (
 // name may be there after all.
 func (a *app) hintUnseen(f *runFlags, call *session.Call, res *sandbox.Result) {
 	failed := res.Status == sandbox.StatusError && res.ExitCode != nil && *res.ExitCode != 0
-	if !failed || f.json || f.policy != "" || f.workspace != "" || f.image+f.template != "" || f.rootfs != "" || f.workdir != "" {
+	if !failed || f.json || f.policy+f.preset != "" || f.workspace != "" || f.image+f.template != "" || f.rootfs != "" || f.workdir != "" {
 		return
 	}
 	if name := unseen(call); name != "" {

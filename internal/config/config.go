@@ -44,7 +44,7 @@ func Preset(name, dir string) (*policy.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := policy.Parse("preset "+name, text)
+	f, err := policy.Parse(policy.PresetPrefix+name, text)
 	if err == nil {
 		f.Dir = dir
 	}
