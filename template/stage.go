@@ -86,7 +86,7 @@ func imageBase(name string) (Base, error) {
 		return Base{Kind: Template, Name: rest}, nil
 	}
 	if ref.Kind != reference.Registry {
-		return Base{}, invalid("name an image of a registry, or an earlier stage", "%s is a path, which a Dockerfile cannot name", quote(name))
+		return Base{}, invalid("name an image of a registry, an earlier stage, template:NAME, or scratch and COPY", "%s is a path of this host, which a template cannot begin with", quote(name))
 	}
 	return Base{Kind: Image, Name: name}, nil
 }

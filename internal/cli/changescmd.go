@@ -250,7 +250,12 @@ it, unless it is named with --held. What is committed is code: look at it before
 check it out.`,
 		Example: `  caisson changes branch 7f3a agent/fix
   caisson changes branch 7f3a agent/fix --held Makefile`,
-		Args: cobra.ExactArgs(2),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return usage(cmd, "it takes a change set and the name of a branch", "caisson changes ls lists the sets")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, store, err := a.changeSets(cmd)
 			if err != nil {
