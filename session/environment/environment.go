@@ -156,13 +156,13 @@ func (e *Environment) Build(ctx context.Context, b BuildOptions) error {
 	e.Spec.Network = b.Network
 	for _, step := range []func() error{
 		func() error { return e.addMounts(ctx) },
-		e.addHome,
 		e.addVolumes,
 		e.addGit,
 		e.addNameServer,
 		func() error { return e.addTrust(b.Authority) },
 		func() error { return e.addLogins(b.Logins) },
 		e.addProgram,
+		e.addHome,
 		e.addScratch,
 		func() error { return e.addRoot(ctx) },
 	} {

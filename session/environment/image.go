@@ -69,28 +69,6 @@ func (e *Environment) imageFile(path string, maximum int64) ([]byte, error) {
 	return e.store.ReadFile(e.Image, path, maximum)
 }
 
-// addHome has programs of a template find in their home what it has there. Root of the
-// sandbox's own has the root file system itself, home and all.
-func (e *Environment) addHome() error {
-	home := sandbox.DefaultUser().Home
-	if e.Image == nil || !e.Image.Built || e.Spec.Sudo || e.Spec.User.Home != home {
-		return nil
-	}
-	if slices.ContainsFunc(e.Spec.Mounts, func(m sandbox.Mount) bool { return m.Target == home }) {
-		return nil
-	}
-	if !e.o.Caps.CopyOnWrite {
-		return &sandbox.Error{Op: "template", Kind: sandbox.ErrUnsupported, Problem: e.o.Plan.Isolation + " has no copy-on-write for its home on this host", Hint: "run it on another level"}
-	}
-	f, err := e.store.Home(e.Image)
-	if err != nil {
-		return err
-	}
-	e.o.Host.Undo.Close(f)
-	e.Spec.Mounts = append(e.Spec.Mounts, sandbox.Mount{Source: f, Name: "the template's home", Target: home, Access: sandbox.CopyOnWrite, Dir: true})
-	return nil
-}
-
 // builtHome says whether a template brings p as a home, which no scratch may hide: that of
 // who runs, and where root runs the user's too, as both are in its root file system.
 func (e *Environment) builtHome(p string) bool {
