@@ -244,3 +244,24 @@ func TestIgnore(t *testing.T) {
 		}
 	}
 }
+
+// The templates that are known by name can be read, and open no more than packages need.
+func TestBuiltins(t *testing.T) {
+	if d := cmp.Diff([]string{"code-interpreter-v1", "data-analysis"}, Builtins()); d != "" {
+		t.Error(d)
+	}
+	for _, name := range Builtins() {
+		d, err := ParseYAML(name, Builtin(name), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff([]string{"preset:apt"}, d.Network); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+	for _, name := range []string{"", "other", "../builtin", "data-analysis.yaml"} {
+		if Builtin(name) != nil {
+			t.Errorf("%q is known", name)
+		}
+	}
+}
