@@ -36,14 +36,14 @@ func (s *Session) RecordBuild(ctx context.Context, call *Call, name string, do f
 func (s *Session) PolicyDigest() string { return s.o.Policy.Digest() }
 
 // MayStart asks the policy whether a sandbox may be made as call says, of its image first
-// of all, and makes none. It returns what the policy made of the call.
-func (s *Session) MayStart(call *Call) (policy.Plan, error) {
+// of all, and makes none.
+func (s *Session) MayStart(call *Call) error {
 	r := &Invocation{Session: s, Call: call, ID: NewID(), Kind: policy.StartSandbox}
 	v, err := r.Verdict()
 	if err == nil && v.Decision == policy.Deny {
 		err = v.Err()
 	}
-	return v.Plan, err
+	return err
 }
 
 // readStep hands on what a step of a build has changed.

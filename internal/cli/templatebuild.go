@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -40,11 +41,15 @@ func (a *app) templateBuild() *cobra.Command {
 		Long: `Build a template from a template.yaml or a Dockerfile. COPY takes files from DIR, the
 file's own directory where none is named, but for what .dockerignore names there.
 
+data-analysis and code-interpreter-v1 need no file: caisson knows them.
+
 Steps run on gVisor as the sandbox's own root, with the hosts of the file's network and
 of --allow. None runs on this host. The network of the build is none of the template's.`,
 		Example: `  caisson template build data -f template.yaml
   caisson template build app:v2 -f Dockerfile --allow preset:apt .
-  caisson template build py --from python:3.14-slim`,
+  caisson template build py --from python:3.14-slim
+  caisson template build data-analysis
+  caisson template build data-analysis --from debian:12`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
 				return usage(cmd, "it takes a name, and maybe a directory", "for example caisson template build data -f template.yaml")
@@ -58,7 +63,7 @@ of --allow. None runs on this host. The network of the build is none of the temp
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.StringVarP(&f.file, "file", "f", "", "build from `FILE`: a Dockerfile, or YAML where its name ends in .yaml or .yml (DIR/template.yaml, else DIR/Dockerfile)")
-	fs.StringVar(&f.from, "from", "", "build from an `IMAGE` alone, or from host")
+	fs.StringVar(&f.from, "from", "", "start from another `IMAGE`, template:NAME or host; without a file that is all")
 	fs.StringArrayVar(&f.args, "build-arg", nil, "value of an ARG of the Dockerfile: `NAME=VALUE`")
 	fs.StringArrayVar(&f.allow, "allow", nil, "let steps reach `HOST`, beside those of the file; as for run")
 	fs.BoolVar(&f.noCache, "no-cache", false, "run every step, also where its result is known")
@@ -89,6 +94,7 @@ func (a *app) doBuild(cmd *cobra.Command, f *buildFlags, args []string) error {
 	r.Call = session.Call{Frontend: "cli"}
 	r.Call.Actor, r.Call.Operator, r.Call.Network = actor(), true, f.allow
 	r.Call.BestEffort, r.Call.InsecureRegistry, r.Call.OnNotice = f.bestEffort, f.insecure, func(s string) { a.note("%s", s) }
+	r.Call.OnRefused = a.refusals()
 	if err := f.limits.read(&r.Call.Limits); err != nil {
 		return err
 	}
@@ -121,18 +127,18 @@ const maxDefinition = 16 << 20
 
 // definition says what the template is built from, and opens the build's directory.
 func (f *buildFlags) definition(r *build.Request, dir string) error {
-	if f.from != "" {
-		if f.file != "" || dir != "" {
-			return &sandbox.Error{Op: "--from", Kind: sandbox.ErrInvalid, Problem: "it says all that the template is built from", Hint: "leave -f and the directory out, or write a template.yaml"}
-		}
-		text := "from: {image: " + quoteYAML(f.from) + "}\n"
-		if f.from == "host" {
-			text = "from: host\n"
+	if known := template.Builtin(r.Name.Name); (known != nil || f.from != "") && f.file == "" && dir == "" {
+		text := string(known)
+		if f.from != "" {
+			text = fromLine(f.from) + withoutFrom(text)
 		}
 		r.Read = func(o template.Options) (*template.Definition, error) {
-			return template.ParseYAML("--from", []byte(text), o)
+			return template.ParseYAML(r.Name.Name, []byte(text), o)
 		}
 		return nil
+	}
+	if f.from != "" {
+		return &sandbox.Error{Op: "--from", Kind: sandbox.ErrInvalid, Problem: "the file says what the template is built from", Hint: "leave -f and the directory out, or change the file"}
 	}
 	file, err := f.find(dir)
 	if err != nil {
@@ -216,6 +222,25 @@ func (f *buildFlags) values() (map[string]string, error) {
 		out[name] = value
 	}
 	return out, nil
+}
+
+// fromLine is the line of a template.yaml that says where it starts: from the host, a
+// template or an image.
+func fromLine(from string) string {
+	name, isTemplate := strings.CutPrefix(from, "template:")
+	switch {
+	case from == "host":
+		return "from: host\n"
+	case isTemplate:
+		return "from: {template: " + quoteYAML(name) + "}\n"
+	}
+	return "from: {image: " + quoteYAML(from) + "}\n"
+}
+
+// withoutFrom is a template.yaml of caisson's without that line.
+func withoutFrom(text string) string {
+	lines := strings.SplitAfter(text, "\n")
+	return strings.Join(slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, "from:") }), "")
 }
 
 // quoteYAML writes s so that YAML reads it as a text.

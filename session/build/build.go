@@ -117,7 +117,7 @@ type work struct {
 	copies map[*template.Copy]string // digests of what is copied from files
 	done   int                       // steps
 
-	written map[string]string // which clauses the policy writes down
+	roomy bool // the policy lets the default limits through
 }
 
 func (w *work) build(ctx context.Context) (*image.Stored, error) {

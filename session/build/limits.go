@@ -21,7 +21,7 @@ func DefaultLimits() sandbox.Limits {
 }
 
 // limits are those of a step: what the caller says, else what the definition does, else
-// the defaults where the policy has none.
+// the defaults where the policy lets them through.
 func (w *work) limits() sandbox.Limits {
 	defaults := DefaultLimits()
 	out := w.def.Limits
@@ -39,7 +39,7 @@ func (w *work) limits() sandbox.Limits {
 		take(&w.Call.Limits, name)
 	}
 	for _, name := range sandbox.LimitNames() {
-		if !out.Explicit[name] && w.written["limits."+string(name)] == "" {
+		if w.roomy && !out.Explicit[name] {
 			take(&defaults, name)
 		}
 	}

@@ -102,9 +102,14 @@ func (w *work) judge(name string) error {
 	if r, err := reference.Parse(name); err == nil && r.Kind == reference.Template {
 		c.OwnImage = w.Owner != "" && w.Images.Owns(r, w.Owner) // the operator's own policy bounds the operator
 	}
-	plan, err := w.Session.MayStart(&c)
-	w.written = plan.From
-	return err
+	w.roomy = true
+	c.Limits = w.limits()
+	if w.Session.MayStart(&c) == nil {
+		return nil
+	}
+	w.roomy = false
+	c.Limits = w.limits()
+	return w.Session.MayStart(&c)
 }
 
 // point is how far a stage is.
