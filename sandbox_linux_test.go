@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/caisson-run/caisson"
+	"github.com/caisson-run/caisson/image/imagetest"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -301,5 +302,26 @@ func TestSandboxWorkspace(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(work, "here")); !errors.Is(err, os.ErrNotExist) {
 		t.Error("the host has it already")
+	}
+}
+
+// An image is a sandbox's root where nothing of the host is mounted, too.
+func TestSandboxOfImage(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "image")
+	imagetest.New(t, imagetest.Config{}, imagetest.Programs(t, "sh", "cat"), imagetest.Layer(t, "etc/", "etc/passwd=root:x:0:0::/root:/bin/sh\n", "version=one\n")).Layout(dir)
+	for _, level := range []string{"gvisor", "process"} {
+		t.Run(level, func(t *testing.T) {
+			c := opened(t, caisson.Options{})
+			box, err := c.Create(t.Context(), caisson.Create{Isolation: level, Image: "oci:" + dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := shell(t, box, "cat /version"); got != "one\n" {
+				t.Errorf("it has %q", got)
+			}
+			if err := box.Kill(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -161,8 +161,7 @@ func TestNameOfAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, second, third := builtFrom(t, s, nil, "1", "a=1"), builtFrom(t, s, nil, "2", "a=2"), builtFrom(t, s, nil, "3", "a=3")
-	_, held, err := s.Hold(t.Context(), r, PullOptions{})
-	if !errors.Is(err, sandbox.ErrNotFound) {
+	if _, _, err := s.Hold(t.Context(), r, PullOptions{}); !errors.Is(err, sandbox.ErrNotFound) {
 		t.Fatal(err)
 	}
 	for _, info := range []*Stored{first, second} {
@@ -173,7 +172,8 @@ func TestNameOfAnother(t *testing.T) {
 	if _, err := s.Info(first.Digest); !errors.Is(err, sandbox.ErrNotFound) {
 		t.Errorf("the one that had the name: %v", err)
 	}
-	if _, held, err = s.Hold(t.Context(), r, PullOptions{}); err != nil {
+	_, held, err := s.Hold(t.Context(), r, PullOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Name(r, "", third); err != nil {

@@ -119,7 +119,7 @@ func (e *Environment) addNameServer() error {
 	switch {
 	case n != nil && (e.o.Plan.Rootfs != nil || e.Image != nil):
 		text = image.ResolvConf(n.Gateway)
-	case e.o.Step == nil: // gVisor makes no layer over an image where no file of the host is mounted
+	case e.Image == nil || !e.Spec.Sudo: // gVisor makes no layer over an image where no file is mounted
 		return nil
 	}
 	name := filepath.Join(e.Spec.StateDir, "resolv.conf")
