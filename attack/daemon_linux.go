@@ -44,7 +44,8 @@ func (s *suite) serve(ctx context.Context, policy string) (*daemon, error) {
 	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
 		return nil, err
 	}
-	d := &daemon{cmd: s.Again("serve", "--listen", "127.0.0.1:0", "--state", filepath.Join(dir, "state"), "--policy", file, "--pool", "0", "--grace", "0s"), ended: make(chan struct{})}
+	state := filepath.Join(dir, "state")
+	d := &daemon{cmd: s.Again("serve", "--listen", "127.0.0.1:0", "--state", state, "--policy", file, "--pool", "0", "--grace", "0s"), ended: make(chan struct{})}
 	var errs tail
 	d.cmd.Stderr = &errs
 	out, err := d.cmd.StdoutPipe()
@@ -57,12 +58,13 @@ func (s *suite) serve(ctx context.Context, policy string) (*daemon, error) {
 	late := time.AfterFunc(probeTimeout, func() { _ = d.cmd.Process.Kill() })
 	defer late.Stop()
 	lines := bufio.NewScanner(out)
-	for d.key == "" && lines.Scan() {
+	for shown := false; !shown && lines.Scan(); {
 		if _, at, ok := strings.Cut(lines.Text(), " serves sandboxes at "); ok {
 			d.url = at
 		}
-		_, d.key, _ = strings.Cut(lines.Text(), "E2B_API_KEY=")
+		_, _, shown = strings.Cut(lines.Text(), "E2B_API_KEY=")
 	}
+	d.key = firstKey(state)
 	go func() {
 		_, _ = io.Copy(io.Discard, out)
 		_ = d.cmd.Wait()
@@ -75,6 +77,15 @@ func (s *suite) serve(ctx context.Context, policy string) (*daemon, error) {
 	}
 	d.port = u.Port()
 	return d, ctx.Err()
+}
+
+// firstKey is the key that a daemon has made whose output is no terminal; empty without.
+func firstKey(state string) string {
+	key, err := os.ReadFile(filepath.Join(state, "first-key"))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(key))
 }
 
 // stop ends it, with its sandboxes.

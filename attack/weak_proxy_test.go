@@ -14,6 +14,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -57,7 +59,13 @@ func serveWeakly(how string) error {
 				return err
 			}
 		}
-		_, key, _ = strings.Cut(lines.Text(), "E2B_API_KEY=")
+		if strings.Contains(lines.Text(), "E2B_API_KEY=") {
+			b, err := os.ReadFile(filepath.Join(os.Args[slices.Index(os.Args, "--state")+1], "first-key"))
+			if err != nil {
+				return err
+			}
+			key = strings.TrimSpace(string(b))
+		}
 	}
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(at)

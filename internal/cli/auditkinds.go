@@ -21,7 +21,7 @@ func auditKinds() []string {
 		string(policy.StartSandbox), "pause_sandbox", "snapshot_sandbox", "fork_sandbox", "adopt_sandbox", "change_network", "watch_sandbox", "end_sandbox",
 		string(policy.ReadFile), string(policy.WriteFile), string(policy.RemoveFile), string(policy.MoveFile), string(policy.MakeDirectory),
 		session.KindKeepChanges, session.KindApplyChanges, session.KindDropChanges, session.KindBranchChanges, session.KindRemoveVolume,
-		session.KindReadCode, question.KindAsk, question.KindAnswer,
+		session.KindReadCode, session.KindBuildTemplate, question.KindAsk, question.KindAnswer,
 		"read_resource", "subscribe_resource", "get_prompt", "complete", // of MCP servers
 	}
 }

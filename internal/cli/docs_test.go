@@ -17,6 +17,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/template"
 )
 
 // What the documents tell people to type is there: commands, their flags, and what
@@ -170,7 +171,8 @@ func checkCommandLine(t *testing.T, name string, args []string) {
 	}
 }
 
-// A block of YAML is a policy file, or sections of one.
+// A block of YAML is a policy file, or sections of one, and a template.yaml where it says
+// where a template starts.
 func TestDocumentedPolicies(t *testing.T) {
 	checked := 0
 	for name, text := range documents(t) {
@@ -180,6 +182,12 @@ func TestDocumentedPolicies(t *testing.T) {
 			}
 			checked++
 			source := m[2]
+			if strings.HasPrefix(source, "from:") {
+				if _, err := template.ParseYAML("template.yaml", []byte(source), template.Options{}); err != nil {
+					t.Errorf("%s: %v\n%s", name, err, source)
+				}
+				continue
+			}
 			if !strings.Contains("\n"+source, "\nversion:") {
 				source = "version: 1\n" + source
 			}
