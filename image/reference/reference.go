@@ -83,11 +83,15 @@ func template(s, rest string) (Ref, error) {
 	if !tagged {
 		tag = DefaultTag
 	}
-	if !isTemplate(name) {
-		return Ref{}, bad(s, "a template's name is of lower-case letters, digits, ., _ and - (128 at most), and begins with a letter or digit")
+	problem := ""
+	switch {
+	case !isTemplate(name):
+		problem = "a template's name is of lower-case letters, digits, ., _ and - (128 at most), and begins with a letter or digit"
+	case !isTag(tag):
+		problem = "the tag is not letters, digits, ., _ and - (128 at most)"
 	}
-	if !isTag(tag) {
-		return Ref{}, bad(s, "the tag is not letters, digits, ., _ and - (128 at most)")
+	if problem != "" {
+		return Ref{}, &sandbox.Error{Op: fmt.Sprintf("template %.100q", rest), Kind: sandbox.ErrInvalid, Problem: problem, Hint: "write it as data, or data:v2"}
 	}
 	return Ref{Kind: Template, Name: name, Tag: tag}, nil
 }
