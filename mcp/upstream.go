@@ -366,15 +366,16 @@ func (u *upstream) list(ctx context.Context, cs *sdk.ClientSession) error {
 	shown, not := u.catalog(said.tools, pin)
 	has, prompts, more := u.others(said, pin)
 	not = append(not, more...)
-	for _, h := range not {
-		if h.Changed && !slices.Contains(u.hidden, h) {
-			u.g.o.Notice(fmt.Sprintf("server %s: %s is not offered: %s; caisson mcp approve shows it", u.o.Name, called(h.Name), h.Why))
-		}
-	}
 	u.mu.Lock()
+	before := u.hidden
 	u.tools, u.hidden, u.has, u.prompts, u.listed = shown, not, has, prompts, true
 	u.mu.Unlock()
 	u.g.publish()
+	for _, h := range not { // said when it is so
+		if h.Changed && !slices.Contains(before, h) {
+			u.g.o.Notice(fmt.Sprintf("server %s: %s is not offered: %s; caisson mcp approve shows it", u.o.Name, called(h.Name), h.Why))
+		}
+	}
 	return nil
 }
 
