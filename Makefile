@@ -69,7 +69,8 @@ run: build ## build, then run real code on real data behind gVisor
 
 ## Tests
 
-TEST_PACKAGES := python3 python3-pip curl e2fsprogs iproute2 util-linux procps
+TEST_PACKAGES := python3 python3-pip curl e2fsprogs iproute2 util-linux procps \
+	python3-ipython python3-ipykernel python3-pandas python3-matplotlib python3-pil
 
 # go test does not judge again what make lint has judged, and links without what
 # debuggers want: a third of the time that goes by before a test begins.
