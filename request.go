@@ -42,8 +42,8 @@ type Request struct {
 	Env map[string]string
 
 	// Image is the container image that the request runs on: "python:3.14",
-	// "ghcr.io/acme/tool@sha256:…", "./image.tar", "oci:DIR". It is pulled when it
-	// is not here. Empty is this host's own toolchain. Without a Command what the
+	// "ghcr.io/acme/tool@sha256:…", "./image.tar", "oci:DIR", or a template that was built
+	// here: "template:data". An image is pulled when it is not here. Empty is this host's own toolchain. Without a Command what the
 	// image names runs; its entrypoint stays in front of one.
 	Image string
 

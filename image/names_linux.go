@@ -23,6 +23,8 @@ type resolved struct {
 	Pulled   time.Time `json:"pulled"`
 	// Owner is whose template it is: the ID of a key; empty is the operator's.
 	Owner string `json:"owner,omitempty"`
+	// Shared says that every key may have this template of the operator's.
+	Shared bool `json:"shared,omitempty"`
 }
 
 // nameFile is where it is kept what r means for an owner. Only templates have one.
@@ -60,24 +62,30 @@ func (s *Store) names() (done func(), _ error) {
 	return s.images().alone(context.Background(), "names")
 }
 
-// remember notes what r means now for an owner.
+// remember notes what r means now for an owner. A name that is shared stays so.
 func (s *Store) remember(r reference.Ref, owner, digest string) error {
-	b, err := json.Marshal(resolved{r.String(), Platform(), digest, time.Now().UTC(), owner})
-	if err != nil {
-		return err
-	}
 	done, err := s.names()
 	if err != nil {
 		return err
 	}
 	defer done()
+	was, _ := readName(s.nameFile(r, owner)) // there may be none
+	return s.writeName(r, resolved{r.String(), Platform(), digest, time.Now().UTC(), owner, was.Shared})
+}
+
+// writeName writes down what r means. The caller has locked the names.
+func (s *Store) writeName(r reference.Ref, one resolved) error {
+	b, err := json.Marshal(one)
+	if err != nil {
+		return err
+	}
 	f, err := os.CreateTemp(filepath.Join(s.dir, "names"), tempPrefix)
 	if err != nil {
 		return cacheError("keep image", err)
 	}
 	_, err = f.Write(b)
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), s.nameFile(r, owner))
+		err = os.Rename(f.Name(), s.nameFile(r, one.Owner))
 	}
 	if err != nil {
 		os.Remove(f.Name())

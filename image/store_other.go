@@ -104,8 +104,15 @@ func (*Builder) Close() error { return nil }
 type Template struct {
 	Name, Tag, Owner string
 	Named            time.Time
+	Shared           bool
 	Image            *Stored
 }
+
+// Share is not supported here.
+func (*Store) Share(reference.Ref, bool) error { return noStore() }
+
+// MayHave is not supported here.
+func (*Store) MayHave(reference.Ref, string) bool { return false }
 
 // Owns is not supported here.
 func (*Store) Owns(reference.Ref, string) bool { return false }

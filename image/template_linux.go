@@ -23,7 +23,9 @@ type Template struct {
 	Tag   string    `json:"tag"`
 	Owner string    `json:"owner,omitempty"` // the ID of a key; empty is the operator
 	Named time.Time `json:"named"`           // when the name was given
-	Image *Stored   `json:"image"`
+	// Shared says that it is the operator's, and that every key may have it.
+	Shared bool    `json:"shared,omitempty"`
+	Image  *Stored `json:"image"`
 }
 
 // template finds an owner's template, else the operator's.
@@ -50,6 +52,39 @@ func noTemplate(r reference.Ref) error {
 func (s *Store) Owns(r reference.Ref, owner string) bool {
 	digest, err := s.resolve(r, owner)
 	return err == nil && digest != ""
+}
+
+// Share lets every key have a template of the operator's, whatever it comes to later, or
+// lets those have it alone whose policy names it. ErrNotFound when there is none.
+func (s *Store) Share(r reference.Ref, with bool) error {
+	done, err := s.names()
+	if err != nil {
+		return err
+	}
+	defer done()
+	digest, err := s.resolve(r, "")
+	if err != nil {
+		return err
+	}
+	if digest == "" {
+		return noTemplate(r)
+	}
+	one, err := readName(s.nameFile(r, ""))
+	if err != nil {
+		return cacheError("read template", err)
+	}
+	one.Shared = with
+	return s.writeName(r, one)
+}
+
+// MayHave says whether a key may have a template of the name whatever its policy says of
+// images: its own, or else one of the operator's that is shared.
+func (s *Store) MayHave(r reference.Ref, key string) bool {
+	if key == "" || s.Owns(r, key) {
+		return key != ""
+	}
+	one, err := readName(s.nameFile(r, ""))
+	return err == nil && one.Ref == r.String() && one.Shared
 }
 
 // Name calls an image by a template's name from now on. The one that had the name goes,
@@ -117,7 +152,7 @@ func (s *Store) Templates(owner string) ([]Template, error) {
 			if err != nil {
 				continue // it was removed meanwhile, or is damaged: prune takes it
 			}
-			out = append(out, Template{Name: r.Name, Tag: r.Tag, Owner: n.Owner, Named: n.Pulled, Image: info})
+			out = append(out, Template{Name: r.Name, Tag: r.Tag, Owner: n.Owner, Named: n.Pulled, Shared: n.Shared, Image: info})
 		}
 	}
 	slices.SortFunc(out, func(a, b Template) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Tag, b.Tag)) })

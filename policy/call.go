@@ -67,7 +67,8 @@ type Call struct {
 	// image's own program.
 	Image      string
 	Entrypoint *string
-	// OwnImage says that Image is a template which the caller has built: what it was made
+	// OwnImage says that Image is a template which the caller has built, or which the
+	// operator shares with all: what it was made
 	// from was judged then, and no list has to have it.
 	OwnImage bool
 	// InsecureRegistry lets its registry be asked without TLS.

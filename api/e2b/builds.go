@@ -285,7 +285,7 @@ func (s *Server) changeTemplate(w http.ResponseWriter, r *http.Request, k *persi
 		return err
 	}
 	if q.Public {
-		return &apiError{http.StatusForbidden, "public: a template is its key's own; only the operator shares one, with caisson template build"}
+		return &apiError{http.StatusForbidden, "public: a template is its key's own; only the operator shares one of theirs, with caisson template share"}
 	}
 	t, err := s.named(r, "id", k)
 	if err != nil {

@@ -48,10 +48,10 @@ func (s *Server) template(name string) templateAnswer {
 // noBuild is the build of a template that was not built here; clients take a UUID.
 const noBuild = "00000000-0000-0000-0000-000000000000"
 
-// own is a key's own template, under all of its tags.
-func (s *Server) own(t *persistent.Templates, all []image.Template) templateAnswer {
+// built is a template that was built here, under all of its tags.
+func (s *Server) built(t *persistent.Templates, all []image.Template) templateAnswer {
 	a := s.template(all[0].Name)
-	a.Public, a.Names, a.BuildID = false, nil, lastBuild(t, a.TemplateID)
+	a.Public, a.Names, a.BuildID = all[0].Shared, nil, lastBuild(t, a.TemplateID)
 	for _, one := range all {
 		a.Names = append(a.Names, one.Name+":"+one.Tag)
 		if at := one.Named.UTC().Format(time.RFC3339); a.UpdatedAt == s.began || at > a.UpdatedAt {
@@ -62,20 +62,22 @@ func (s *Server) own(t *persistent.Templates, all []image.Template) templateAnsw
 	return a
 }
 
-// templates are the key's own and those that the operator has configured.
+// templates are the key's own, those that the operator shares, and the configured ones.
 func (s *Server) templates(k *persistent.Key) ([]templateAnswer, error) {
 	list := []templateAnswer{}
 	t := s.o.Sandboxes.TemplatesOf(k)
-	all, err := t.List()
-	if err != nil {
-		return nil, err
-	}
-	for len(all) > 0 {
-		n := 1
-		for n < len(all) && all[n].Name == all[0].Name {
-			n++
+	for _, of := range []func() ([]image.Template, error){t.List, t.Shared} {
+		all, err := of()
+		if err != nil {
+			return nil, err
 		}
-		list, all = append(list, s.own(t, all[:n])), all[n:]
+		for len(all) > 0 {
+			n := 1
+			for n < len(all) && all[n].Name == all[0].Name {
+				n++
+			}
+			list, all = append(list, s.built(t, all[:n])), all[n:]
+		}
 	}
 	for _, name := range s.o.Sandboxes.Templates() {
 		list = append(list, s.template(name))

@@ -27,12 +27,13 @@ is known are not run again.`,
   caisson template build app -f Dockerfile .
   caisson run --template data -- python3 plot.py
   caisson template ls
+  caisson template share data
   caisson template rm data`,
 		Args:          a.unknownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	cmd.AddCommand(a.templateBuild(), a.templateList(), a.templateShow(), a.templateRemove(), a.templatePrune())
+	cmd.AddCommand(a.templateBuild(), a.templateList(), a.templateShow(), a.templateShare(), a.templateRemove(), a.templatePrune())
 	a.inState(cmd.Commands()...)
 	return cmd
 }
@@ -68,9 +69,13 @@ func (a *app) templateList() *cobra.Command {
 				return nil
 			}
 			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "NAME\tTAG\tSIZE\tFILES\tBUILT\tDIGEST")
+			fmt.Fprintln(w, "NAME\tTAG\tSIZE\tFILES\tBUILT\tSHARED\tDIGEST")
 			for _, t := range list {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%.19s\n", t.Name, t.Tag, mib(t.Image.Size), t.Image.Files, t.Named.Local().Format("2006-01-02 15:04"), t.Image.Digest)
+				shared := "no"
+				if t.Shared {
+					shared = "yes"
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%.19s\n", t.Name, t.Tag, mib(t.Image.Size), t.Image.Files, t.Named.Local().Format("2006-01-02 15:04"), shared, t.Image.Digest)
 			}
 			return w.Flush()
 		},
@@ -102,7 +107,7 @@ func (a *app) templateShow() *cobra.Command {
 			for _, line := range [][2]string{
 				{"name", t.Name + ":" + t.Tag}, {"digest", t.Image.Digest}, {"size", fmt.Sprintf("%s in %d files", mib(t.Image.Size), t.Image.Files)},
 				{"user", t.Image.User.Name}, {"workdir", dash(c.WorkingDir)}, {"env", dash(strings.Join(c.Env, " "))},
-				{"command", dash(strings.Join(append(c.Entrypoint, c.Cmd...), " "))}, {"start", dash(c.Start)}, {"ready", dash(c.Ready)},
+				{"for", forWhom(t.Shared)}, {"command", dash(strings.Join(append(c.Entrypoint, c.Cmd...), " "))}, {"start", dash(c.Start)}, {"ready", dash(c.Ready)},
 			} {
 				fmt.Fprintf(w, "%s\t%s\n", line[0], printable(line[1]))
 			}

@@ -100,7 +100,7 @@ func (w *work) judge(name string) error {
 	c := w.Call
 	c.Image = name
 	if r, err := reference.Parse(name); err == nil && r.Kind == reference.Template {
-		c.OwnImage = w.Owner != "" && w.Images.Owns(r, w.Owner) // the operator's own policy bounds the operator
+		c.OwnImage = w.Images.MayHave(r, w.Owner) // the operator's own policy bounds the operator
 	}
 	w.roomy = true
 	c.Limits = w.limits()

@@ -20,6 +20,20 @@ func (t *Templates) List() ([]image.Template, error) {
 	return images.Templates(t.key.ID)
 }
 
+// Shared lists the operator's templates that every key may have, by name and tag, but for
+// names that the key has one of itself.
+func (t *Templates) Shared() ([]image.Template, error) {
+	images, err := t.boxes.images()
+	if err != nil {
+		return nil, err
+	}
+	list, err := images.Templates("")
+	return slices.DeleteFunc(list, func(one image.Template) bool {
+		r := reference.Ref{Kind: reference.Template, Name: one.Name, Tag: one.Tag}
+		return !one.Shared || t.boxes.isConfigured(one.Name) || images.Owns(r, t.key.ID)
+	}), err
+}
+
 // Tag gives what target names further tags.
 func (t *Templates) Tag(target string, tags []string) error {
 	images, err := t.boxes.images()

@@ -20,12 +20,12 @@ import (
 // madeOf is what a sandbox is made of.
 type madeOf struct {
 	image     string // empty is the host's toolchain
-	own, root bool   // the key's own template; the sandbox has a root of its own
+	own, root bool   // a template that the key may have by itself; the sandbox has a root of its own
 }
 
 // madeOf finds what a key's sandbox is made of: a template that the operator has
-// configured, else one that was built here, the key's own before the operator's. What one of
-// its own was made of was judged then.
+// configured, else one that was built here, the key's own before the operator's. What its own
+// was made of was judged then, and one that the operator shares every key may have.
 func (b *Sandboxes) madeOf(k *Key, name string) (m madeOf, err error) {
 	if !b.isBuilt(name) {
 		t := b.o.Templates[name]
@@ -42,7 +42,7 @@ func (b *Sandboxes) madeOf(k *Key, name string) (m madeOf, err error) {
 	if errors.Is(err, sandbox.ErrNotFound) || errors.Is(err, sandbox.ErrInvalid) {
 		return m, &sandbox.Error{Op: "template " + sandbox.Quoted(sandbox.Clip(name, maxName)), Kind: sandbox.ErrNotFound, Problem: "there is none", Hint: "take " + BaseTemplate + ", or build it first"}
 	}
-	return madeOf{image: r.String(), own: k.Owner == "" && images.Owns(r, k.ID)}, err
+	return madeOf{image: r.String(), own: images.MayHave(r, templateOwner(k))}, err
 }
 
 // isBuilt says whether a name is none of the configured templates.

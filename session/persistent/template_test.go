@@ -59,8 +59,14 @@ func TestTemplateOfWhom(t *testing.T) {
 	h.aTemplate(t, other.ID, "theirs", "2", image.Config{})
 	h.aTemplate(t, "", "open", "3", image.Config{})
 	h.aTemplate(t, "", "closed", "4", image.Config{})
+	h.aTemplate(t, "", "shared", "5", image.Config{})
+	h.aTemplate(t, "", "unshared", "6", image.Config{})
+	h.share(t, "shared", true)
+	h.share(t, "unshared", true)
+	h.aTemplate(t, "", "shared", "7", image.Config{}) // it is built anew
+	h.share(t, "unshared", false)
 	for name, want := range map[string]error{
-		"mine": nil, "mine:default": nil, "open": nil, "theirs": sandbox.ErrNotFound, "closed": sandbox.ErrDenied,
+		"mine": nil, "mine:default": nil, "open": nil, "theirs": sandbox.ErrNotFound, "closed": sandbox.ErrDenied, "shared": nil, "unshared": sandbox.ErrDenied,
 		"none": sandbox.ErrNotFound, "mine:old": sandbox.ErrNotFound, "../mine": sandbox.ErrNotFound, "": nil,
 	} {
 		s, err := h.Create(t.Context(), h.key, Create{Template: name})
@@ -70,6 +76,46 @@ func TestTemplateOfWhom(t *testing.T) {
 		if err == nil && name != "" && !strings.HasPrefix(s.Image, "template:") {
 			t.Errorf("%q is made of %q", name, s.Image)
 		}
+	}
+}
+
+// A template that is shared is for keys without a policy, too, and is listed for them until
+// they have one of the name themselves.
+func TestTemplateShared(t *testing.T) {
+	h := newHome(t, nil)
+	h.aTemplate(t, "", "shared", "1", image.Config{})
+	if _, err := h.Create(t.Context(), h.key, Create{Template: "shared"}); !errors.Is(err, sandbox.ErrDenied) {
+		t.Error(err)
+	}
+	h.share(t, "shared", true)
+	if s := h.create(t, Create{Template: "shared"}); s.Image != "template:shared:default" {
+		t.Errorf("%q", s.Image)
+	}
+	of := h.TemplatesOf(h.key)
+	if list, err := of.Shared(); err != nil || len(list) != 1 || list[0].Name != "shared" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	h.aTemplate(t, h.key.ID, "shared", "2", image.Config{})
+	if list, err := of.Shared(); err != nil || len(list) != 0 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if list, err := of.List(); err != nil || len(list) != 1 || list[0].Shared {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+func (h *home) share(t *testing.T, name string, with bool) {
+	t.Helper()
+	images, err := h.images()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := reference.Parse("template:" + name)
+	if err == nil {
+		err = images.Share(r, with)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
