@@ -30,6 +30,10 @@ type cache struct {
 	dir    string
 	prefix string // of the names of finished trees
 	keep   int    // how many of them stay; 0 is all
+	// size bounds how much those take together that stay, of which weighs is the one large
+	// file, in bytes; 0 is no bound. The one that is being made does not count.
+	size   int64
+	weighs string
 
 	onTemp func() // for tests: called when a temporary tree is made and not held yet
 }
@@ -216,6 +220,7 @@ func (c cache) prune(key string) {
 	type tree struct {
 		name string
 		used time.Time
+		size int64
 	}
 	var trees []tree
 	for _, e := range entries {
@@ -227,15 +232,28 @@ func (c cache) prune(key string) {
 		case strings.HasPrefix(name, tempPrefix) && (e.IsDir() || time.Since(info.ModTime()) > staleTemp):
 			c.removeStale(name)
 		case strings.HasPrefix(name, c.prefix) && name != c.prefix+key && c.keep > 0:
-			trees = append(trees, tree{name, info.ModTime()})
+			trees = append(trees, tree{name, info.ModTime(), c.weigh(name)})
 		}
 	}
 	slices.SortFunc(trees, func(a, b tree) int { return b.used.Compare(a.used) })
+	all := int64(0)
 	for i, t := range trees {
-		if i >= c.keep-1 {
+		if all += t.size; i >= c.keep-1 || c.size > 0 && all > c.size {
 			c.remove(t.name, nil)
 		}
 	}
+}
+
+// weigh is what a tree takes, where that is bounded.
+func (c cache) weigh(name string) int64 {
+	if c.size == 0 {
+		return 0
+	}
+	info, err := os.Lstat(filepath.Join(c.dir, name, c.weighs))
+	if err != nil {
+		return 0 // it was removed meanwhile
+	}
+	return info.Size()
 }
 
 // removeStale removes what a dead builder left.

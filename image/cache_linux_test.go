@@ -307,6 +307,48 @@ func TestPruneTakesDeadBuilders(t *testing.T) {
 	}
 }
 
+// What is kept of steps is bounded by its size, too: those used longest ago go.
+func TestStepsAreBounded(t *testing.T) {
+	s, err := OpenStore(filepath.Join(t.TempDir(), "images"))
+	must(t, err)
+	kept := func() (out []string) {
+		for _, key := range []string{"a", "b", "c"} {
+			f, err := s.Step(key)
+			must(t, err)
+			if f != nil {
+				f.Close()
+				out = append(out, key)
+			}
+		}
+		return out
+	}
+	for i, key := range []string{"a", "b", "c"} {
+		f, err := s.KeepStep(t.Context(), key, func(f *os.File) error { return f.Truncate(keepStepBytes/2 - 1) })
+		must(t, err)
+		f.Close()
+		at := time.Now().Add(time.Duration(i-3) * time.Minute)
+		must(t, os.Chtimes(filepath.Join(s.dir, s.steps().prefix+key), at, at))
+	}
+	dead := filepath.Join(s.dir, tempPrefix+"dead")
+	must(t, os.Mkdir(dead, 0o700))
+	if have := kept(); !slices.Equal(have, []string{"a", "b", "c"}) { // the newest did not count when it was made
+		t.Errorf("%v", have)
+	}
+	s.Sweep()
+	if have := kept(); !slices.Equal(have, []string{"b", "c"}) {
+		t.Errorf("%v", have)
+	}
+	if _, err := os.Stat(dead); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what a dead builder left: %v", err)
+	}
+	if n, err := s.PruneSteps(keepStepBytes / 2); n != 1 || err != nil || !slices.Equal(kept(), []string{"c"}) {
+		t.Errorf("%d, %v, %v", n, err, kept())
+	}
+	if n, err := s.PruneSteps(0); n != 1 || err != nil || kept() != nil {
+		t.Errorf("%d, %v, %v", n, err, kept())
+	}
+}
+
 // TestFullDisk runs TestFullDiskInside in a mount namespace of its own.
 func TestFullDisk(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestFullDiskInside$", "-test.v")

@@ -162,4 +162,7 @@ func (*Opened) Close() error { return nil }
 func (*Store) FindTemplate(reference.Ref, string) (*Template, error) { return nil, noStore() }
 
 // PruneSteps is not supported here.
-func (*Store) PruneSteps() (int, error) { return 0, noStore() }
+func (*Store) PruneSteps(int64) (int, error) { return 0, noStore() }
+
+// Sweep is not supported here.
+func (*Store) Sweep() {}

@@ -173,18 +173,33 @@ func (s *Store) FindTemplate(r reference.Ref, owner string) (*Template, error) {
 	return nil, noTemplate(r)
 }
 
-// PruneSteps removes what builds keep: the results of their steps, and images of theirs
-// without a name. It returns how many.
-func (s *Store) PruneSteps() (int, error) {
+// PruneSteps removes what builds keep: the results of their steps, but for the newest that
+// take keep bytes together, and images of theirs without a name. It returns how many.
+func (s *Store) PruneSteps(keep int64) (int, error) {
 	n := s.pruneBuilt(0)
-	keys, err := s.keys(s.steps().prefix)
-	for _, key := range keys {
-		if s.steps().remove(s.steps().prefix+key, nil) {
-			n++
-		}
+	before, err := s.keys(s.steps().prefix)
+	if err != nil {
+		return n, err
 	}
+	if keep > 0 {
+		steps := s.steps()
+		steps.size = keep
+		steps.prune("")
+	} else {
+		for _, key := range before {
+			s.steps().remove(s.steps().prefix+key, nil)
+		}
+		s.Sweep()
+	}
+	after, err := s.keys(s.steps().prefix)
+	return n + len(before) - len(after), err
+}
+
+// Sweep removes what builders left that have died, and what is kept of steps beyond its
+// bounds.
+func (s *Store) Sweep() {
 	s.steps().prune("")
-	return n, err
+	s.pruneNames()
 }
 
 // Unname takes a name from an owner's template, and removes the image when that was its
@@ -204,10 +219,15 @@ func (s *Store) Unname(r reference.Ref, owner string) error {
 	return nil
 }
 
-func (s *Store) steps() cache { return cache{dir: s.dir, prefix: "step-" + format, keep: keepSteps} }
+func (s *Store) steps() cache {
+	return cache{dir: s.dir, prefix: "step-" + format, keep: keepSteps, size: keepStepBytes, weighs: layerName}
+}
 
-// keepSteps is how many steps of builds stay.
-const keepSteps = 200
+// How many steps of builds stay, and how many bytes they take together.
+const (
+	keepSteps     = 200
+	keepStepBytes = 20 << 30
+)
 
 // layerName is what a step has changed: a tar archive of an overlay's layer, with zstd.
 const layerName = "layer.tar.zst"

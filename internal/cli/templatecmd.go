@@ -3,6 +3,8 @@
 package cli
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -11,6 +13,8 @@ import (
 
 	"github.com/caisson-run/caisson/image"
 	"github.com/caisson-run/caisson/image/reference"
+	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
 )
 
 func (a *app) templateCommand() *cobra.Command {
@@ -172,20 +176,27 @@ it go on.`,
 }
 
 func (a *app) templatePrune() *cobra.Command {
+	keep := ""
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Remove what builds keep: the results of their steps",
 		Long: `Remove what builds keep so that the next one is faster: what each step has changed, and
-stages that have no name. Templates stay.`,
-		Example: `  caisson template prune`,
-		Args:    noArgs,
+stages that have no name. Templates stay. Without it the last 200 results stay, 20 GiB
+together.`,
+		Example: `  caisson template prune
+  caisson template prune --keep 5GiB`,
+		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
+			size, err := keepSize(keep)
+			if err != nil {
+				return err
+			}
 			s, done, err := a.images(false)
 			if err != nil {
 				return err
 			}
 			defer done()
-			n, err := s.PruneSteps()
+			n, err := s.PruneSteps(size)
 			if err != nil {
 				return err
 			}
@@ -194,7 +205,23 @@ stages that have no name. Templates stay.`,
 		},
 		SilenceErrors: true, SilenceUsage: true,
 	}
+	cmd.Flags().StringVar(&keep, "keep", "", "let the newest results stay that take `SIZE` together: 5GiB")
 	return cmd
+}
+
+// keepSize reads --keep; without it nothing stays.
+func keepSize(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := policy.ParseSize(text)
+	if err == nil && n <= 0 {
+		err = errors.New("it is nothing")
+	}
+	if err != nil {
+		return 0, &sandbox.Error{Op: "--keep " + sandbox.Quoted(text), Kind: sandbox.ErrInvalid, Problem: err.Error(), Hint: cmp.Or(sandbox.Hint(err), "write a size, 5GiB, or leave it out")}
+	}
+	return n, nil
 }
 
 // completeTemplates offers the names of the templates that are here.

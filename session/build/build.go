@@ -48,6 +48,9 @@ type Request struct {
 	NoCache bool
 	// Call says who asks, and how steps are bounded. What runs is the builder's to fill in.
 	Call session.Call
+	// Keep gives what was built its names, instead of Name; nil gives it that. Its error is
+	// the build's.
+	Keep func(*image.Stored) error
 	// Progress is told of each step, from one goroutine at a time. It must not block. nil is
 	// not told.
 	Progress func(Event)
@@ -121,6 +124,7 @@ type work struct {
 }
 
 func (w *work) build(ctx context.Context) (*image.Stored, error) {
+	w.Images.Sweep()
 	if err := w.define(ctx); err != nil {
 		return nil, err
 	}
@@ -140,6 +144,9 @@ func (w *work) build(ctx context.Context) (*image.Stored, error) {
 		for i := range w.def.Stages {
 			w.skip(i)
 		}
+	}
+	if w.Keep != nil {
+		return built, w.Keep(built)
 	}
 	return built, w.Images.Name(w.Name, w.Owner, built)
 }
