@@ -16,7 +16,7 @@ import (
 )
 
 // profileFields are what a profile may say, in the order of the help.
-var profileFields = []string{"sandboxes", "paused", "snapshots", "cpus", "memory", "disk", "records", "timeout", "max-timeout"}
+var profileFields = []string{"sandboxes", "paused", "snapshots", "templates", "cpus", "memory", "disk", "template-size", "records", "timeout", "max-timeout"}
 
 // profile reads "[NAME:]FIELD=VALUE,...": how much all sandboxes of a key have together,
 // and how long one may live. What it does not say is the default's.
@@ -91,6 +91,10 @@ func set(p *persistent.Profile, field, value string) (hint string, err error) {
 		return fmt.Sprintf("a number from 1 to %d", maxCount), count(&q.Paused)
 	case "snapshots":
 		return fmt.Sprintf("a number from 1 to %d", maxCount), count(&q.Snapshots)
+	case "templates":
+		return fmt.Sprintf("a number from 1 to %d", maxCount), count(&q.Templates)
+	case "template-size":
+		return "bytes: 20GiB", size(&q.TemplateSize)
 	case "cpus":
 		if q.CPUs, err = strconv.ParseFloat(value, 64); err == nil && !(q.CPUs > 0 && q.CPUs < 1e6) {
 			err = fmt.Errorf("%s is no number of processors", value)

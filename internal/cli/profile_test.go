@@ -13,9 +13,9 @@ import (
 )
 
 func TestProfile(t *testing.T) {
-	name, p, err := profile("ci:sandboxes=20,paused=5,snapshots=3,cpus=2.5,memory=16GiB,disk=1TiB,records=1GiB,timeout=10m,max-timeout=1h")
+	name, p, err := profile("ci:sandboxes=20,paused=5,snapshots=3,templates=4,template-size=2GiB,cpus=2.5,memory=16GiB,disk=1TiB,records=1GiB,timeout=10m,max-timeout=1h")
 	want := persistent.DefaultProfile()
-	want.Quota = persistent.Quota{Sandboxes: 20, Paused: 5, Snapshots: 3, CPUs: 2.5, Memory: 16 << 30, Disk: 1 << 40, Records: 1 << 30}
+	want.Quota = persistent.Quota{Sandboxes: 20, Paused: 5, Snapshots: 3, Templates: 4, TemplateSize: 2 << 30, CPUs: 2.5, Memory: 16 << 30, Disk: 1 << 40, Records: 1 << 30}
 	want.Timeout, want.MaxTimeout = 10*time.Minute, time.Hour
 	if err != nil || name != "ci" || p.Quota != want.Quota || p.Timeout != want.Timeout || p.MaxTimeout != want.MaxTimeout {
 		t.Errorf("%q, %+v, %v", name, p, err)

@@ -8,7 +8,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/caisson-run/caisson/image/reference"
+	"github.com/caisson-run/caisson/image"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/build"
@@ -57,6 +57,10 @@ func (t *Templates) Run(name, id string, wish BuildWish) error {
 	case running >= maxRunning:
 		return &sandbox.Error{Op: "build", Kind: sandbox.ErrExhausted, Problem: fmt.Sprintf("%d builds of this key run already", running), Hint: "wait for one of them", Rule: ruleQuota}
 	}
+	names := one.names()
+	if err := t.fits(images, g.profile.Quota, names, nil); err != nil {
+		return err
+	}
 	l := newLocked(b, &registry.Sandbox{ID: registry.NewID("i", 20), Owner: t.key.ID})
 	l.quota.reserved = build.DefaultLimits()
 	if err := b.inventory.add(l.managed, g.profile.Quota); err != nil { // it takes the place of a sandbox
@@ -68,7 +72,8 @@ func (t *Templates) Run(name, id string, wish BuildWish) error {
 	}
 	one.State, one.Steps = BuildRunning, wish.Steps
 	r := build.Request{
-		Name: reference.Ref{Kind: reference.Template, Name: one.Name, Tag: one.Tags[0]}, Owner: t.key.ID, NoCache: wish.NoCache, Public: true,
+		Name: names[0], Owner: t.key.ID, NoCache: wish.NoCache, Public: true,
+		Keep: func(built *image.Stored) error { return t.name(images, g.profile.Quota, names, built) },
 		Read: func(o template.Options) (*template.Definition, error) {
 			d, err := template.FromSteps(wish.From, wish.Steps, o)
 			if err == nil {
@@ -85,12 +90,7 @@ func (t *Templates) Run(name, id string, wish BuildWish) error {
 		defer b.background.work.Done()
 		defer l.unlock()
 		defer b.inventory.remove(l.managed)
-		built, err := (&build.Builder{Session: g.session, Images: images}).Build(b.background.life, r)
-		for _, tag := range one.Tags[1:] {
-			if err == nil {
-				err = images.Name(reference.Ref{Kind: reference.Template, Name: one.Name, Tag: tag}, t.key.ID, built)
-			}
-		}
+		_, err := (&build.Builder{Session: g.session, Images: images}).Build(b.background.life, r)
 		t.end(one, err)
 	}()
 	return nil

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/template"
 )
@@ -70,6 +71,8 @@ type builds struct {
 	mu      sync.Mutex
 	all     []*ownedBuild
 	uploads uploads
+
+	naming sync.Mutex // held while templates of keys get their names
 }
 
 type ownedBuild struct {
@@ -117,6 +120,15 @@ func (t *Templates) Begin(name string, tags []string) (*BuildRecord, error) {
 	}
 	s.all = append(s.all, one)
 	return one.copy(), nil
+}
+
+// names are those that it gives what it builds.
+func (b *ownedBuild) names() []reference.Ref {
+	out := make([]reference.Ref, len(b.Tags))
+	for i, tag := range b.Tags {
+		out[i] = reference.Ref{Kind: reference.Template, Name: b.Name, Tag: tag}
+	}
+	return out
 }
 
 func (b *ownedBuild) copy() *BuildRecord {

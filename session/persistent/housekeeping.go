@@ -30,7 +30,7 @@ const (
 // unswept begins a notice.
 const unswept = "something that a dead caisson left could not be removed: "
 
-// keepHouse forgets what is too old and sweeps again, until everything is stopped.
+// keepHouse forgets what is too old, drops uploads that are not used and sweeps again, until everything is stopped.
 func keepHouse(b *Sandboxes) {
 	g := b.background
 	g.repeat(b.o.Clock, forgetEvery, func() time.Duration {
@@ -38,6 +38,12 @@ func keepHouse(b *Sandboxes) {
 			b.o.Notice("what is known of sandboxes that have ended could not be dropped: " + err.Error())
 		}
 		return forgetEvery
+	})
+	g.repeat(b.o.Clock, dropUploadsEvery, func() time.Duration {
+		if err := b.dropUploads(); err != nil {
+			b.o.Notice("files that were sent for a build could not be dropped: " + err.Error())
+		}
+		return dropUploadsEvery
 	})
 	after := sweepSoon
 	g.repeat(b.o.Clock, after, func() time.Duration {

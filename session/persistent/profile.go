@@ -38,7 +38,7 @@ func LivingLimits() sandbox.Limits {
 func DefaultProfile() Profile {
 	return Profile{
 		Limits: LivingLimits(), Timeout: 5 * time.Minute, MaxTimeout: 24 * time.Hour,
-		Quota: Quota{Sandboxes: 100, Paused: 100, Snapshots: 100, Records: 10 << 30},
+		Quota: Quota{Sandboxes: 100, Paused: 100, Snapshots: 100, Templates: 100, TemplateSize: 32 << 30, Records: 10 << 30},
 	}
 }
 

@@ -23,6 +23,10 @@ type Quota struct {
 	// included, and what the key's snapshots take.
 	Disk      int64
 	Snapshots int
+	// Templates is how many names of templates the key has, each with its tag, and
+	// TemplateSize the bytes of their files; of one under several names they count once.
+	Templates    int
+	TemplateSize int64
 	// Records is how many bytes the key's calls may add to the audit log in a day. It
 	// is use that counts here.
 	Records int64

@@ -3,12 +3,14 @@
 package persistent
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/caisson-run/caisson/image"
 	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
 )
 
 // List lists the key's templates, by name and tag.
@@ -57,10 +59,58 @@ func (t *Templates) Tag(target string, tags []string) error {
 			return err
 		}
 	}
-	for _, n := range named {
-		if err := images.Name(n, t.key.ID, found.Image); err != nil {
+	g, err := t.boxes.grants.of(t.key)
+	if err != nil {
+		return err
+	}
+	return t.name(images, g.profile.Quota, named, found.Image)
+}
+
+// name gives a template of the key names, if the quota has room for them.
+func (t *Templates) name(images *image.Store, q Quota, names []reference.Ref, built *image.Stored) error {
+	s := &t.boxes.builds
+	s.naming.Lock() // what others of the key's builds come to meanwhile would not be counted
+	defer s.naming.Unlock()
+	if err := t.fits(images, q, names, built); err != nil {
+		return err
+	}
+	for _, n := range names {
+		if err := images.Name(n, t.key.ID, built); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// fits says whether the quota has room for names of a template, and for its files where it
+// is known already. What has one of the names gives way.
+func (t *Templates) fits(images *image.Store, q Quota, names []reference.Ref, built *image.Stored) error {
+	list, err := images.Templates(t.key.ID)
+	if err != nil {
+		return err
+	}
+	have := map[reference.Ref]*image.Stored{}
+	for _, one := range list {
+		have[reference.Ref{Kind: reference.Template, Name: one.Name, Tag: one.Tag}] = one.Image
+	}
+	for _, n := range names {
+		have[n] = built
+	}
+	full := func(what string) error {
+		return &sandbox.Error{Op: "quota", Kind: sandbox.ErrExhausted, Problem: "the key's templates would have more than the " + what + " that they may", Hint: "delete a template or a tag", Rule: ruleQuota}
+	}
+	if q.Templates > 0 && len(have) > q.Templates {
+		return full(fmt.Sprintf("%d names", q.Templates))
+	}
+	files, size := map[string]bool{}, int64(0)
+	for _, one := range have {
+		if one != nil && !files[one.Digest] {
+			files[one.Digest] = true
+			size += one.Size
+		}
+	}
+	if q.TemplateSize > 0 && size > q.TemplateSize {
+		return full(session.Size(q.TemplateSize))
 	}
 	return nil
 }

@@ -30,6 +30,8 @@ const (
 	maxUploadsOfAKey = 4 << 30
 	uploadsDir       = "uploads" // below the directory of this process
 	uploadTicket     = time.Hour // how long one may be sent
+	keepUpload       = time.Hour // after its last use, while no build of its key runs
+	dropUploadsEvery = 10 * time.Minute
 )
 
 // uploads are the files that clients have sent, below the directory of this process, with
@@ -44,6 +46,7 @@ type uploadName struct{ owner, hash string }
 type upload struct {
 	dir  string
 	size int64
+	used time.Time // last
 }
 
 // ticket lets one archive be sent, once, without a key.
@@ -62,10 +65,11 @@ func (t *Templates) Ticket(hash string) (token string, present bool, err error) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := uploadName{t.key.ID, hash}
-	if s.uploads.sent[name] != nil {
+	now, mine := t.boxes.o.Clock.Now(), 0
+	if one := s.uploads.sent[name]; one != nil {
+		one.used = now
 		return "", true, nil
 	}
-	now, mine := t.boxes.o.Clock.Now(), 0
 	for token, k := range s.uploads.tickets {
 		if now.After(k.until) {
 			delete(s.uploads.tickets, token)
@@ -75,7 +79,7 @@ func (t *Templates) Ticket(hash string) (token string, present bool, err error) 
 	}
 	count, size := s.uploads.of(name.owner)
 	if count+mine >= maxUploads || size >= maxUploadsOfAKey {
-		return "", false, &sandbox.Error{Op: "upload", Kind: sandbox.ErrExhausted, Problem: fmt.Sprintf("the key has sent %d archives of %s", count, session.Size(size)), Hint: "they are dropped when caisson is started anew", Rule: ruleQuota}
+		return "", false, &sandbox.Error{Op: "upload", Kind: sandbox.ErrExhausted, Problem: fmt.Sprintf("the key has sent %d archives of %s", count, session.Size(size)), Hint: "each is dropped an hour after its last use", Rule: ruleQuota}
 	}
 	if s.uploads.tickets == nil {
 		s.uploads.tickets = map[string]ticket{}
@@ -134,7 +138,7 @@ func (b *Sandboxes) Upload(token string, archive io.Reader) error {
 	if s.uploads.sent == nil {
 		s.uploads.sent = map[uploadName]*upload{}
 	}
-	s.uploads.sent[k.uploadName] = &upload{dir, size}
+	s.uploads.sent[k.uploadName] = &upload{dir, size, b.o.Clock.Now()}
 	return nil
 }
 
@@ -147,7 +151,27 @@ func (t *Templates) openUpload(hash string) (*os.Root, error) {
 	if one == nil {
 		return nil, &sandbox.Error{Op: "COPY", Kind: sandbox.ErrInvalid, Problem: "its files were not sent", Hint: "send them to the address that the files of the hash have"}
 	}
+	one.used = t.boxes.o.Clock.Now()
 	return os.OpenRoot(one.dir)
+}
+
+// dropUploads drops what was not used for long. The files of a key's builds that run stay.
+func (b *Sandboxes) dropUploads() error {
+	s := &b.builds
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	builds := map[string]bool{}
+	for _, one := range s.all {
+		builds[one.owner] = builds[one.owner] || one.State == BuildRunning
+	}
+	var err error
+	for name, one := range s.uploads.sent {
+		if !builds[name.owner] && b.o.Clock.Now().Sub(one.used) > keepUpload {
+			delete(s.uploads.sent, name)
+			err = errors.Join(err, os.RemoveAll(one.dir))
+		}
+	}
+	return err
 }
 
 // unpackUpload unpacks a tar archive, packed with gzip or not, into an empty directory. It

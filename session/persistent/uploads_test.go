@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caisson-run/caisson/image"
 	"github.com/caisson-run/caisson/image/imagetest"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/template"
@@ -94,6 +95,93 @@ func TestTickets(t *testing.T) {
 	h.clock.move(uploadTicket + 1)
 	if err := h.Upload(late, bytes.NewReader(archive)); !errors.Is(err, sandbox.ErrDenied) {
 		t.Errorf("late: %v", err)
+	}
+}
+
+// What was sent goes an hour after its last use, but not from under a build.
+func TestUploadsAreDropped(t *testing.T) {
+	h := newHome(t, nil)
+	of, hash := h.TemplatesOf(h.key), strings.Repeat("a", 64)
+	token, _, err := of.Ticket(hash)
+	if err == nil {
+		err = h.Upload(token, bytes.NewReader(imagetest.Layer(t, "file=text")))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := func(want bool) {
+		t.Helper()
+		h.builds.mu.Lock()
+		_, have := h.builds.uploads.sent[uploadName{h.key.ID, hash}]
+		h.builds.mu.Unlock()
+		left, _ := os.ReadDir(filepath.Join(h.claim.Path(), uploadsDir))
+		if have != want || len(left) == 1 != want {
+			t.Errorf("it is there: %t, %v", have, left)
+		}
+	}
+	h.clock.move(keepUpload)
+	there(true)
+	if root, err := of.openUpload(hash); err != nil || root.Close() != nil {
+		t.Fatal(err)
+	}
+	h.clock.move(keepUpload)
+	there(true)
+	h.builds.mu.Lock()
+	h.builds.all = append(h.builds.all, &ownedBuild{owner: h.key.ID, BuildRecord: BuildRecord{State: BuildRunning}})
+	h.builds.mu.Unlock()
+	h.clock.move(dropUploadsEvery)
+	there(true)
+	h.builds.mu.Lock()
+	h.builds.all = nil
+	h.builds.mu.Unlock()
+	h.clock.move(dropUploadsEvery)
+	there(false)
+}
+
+// A key has as many templates as its quota lets it, and as large ones: what is known to be
+// too much is not begun. A name that is given anew takes no further place.
+func TestTemplatesAreCounted(t *testing.T) {
+	h := newHome(t, func(o *SandboxesOptions) {
+		p := DefaultProfile()
+		p.Quota.Templates, p.Quota.TemplateSize = 2, 1<<40
+		o.Profiles = map[string]Profile{"": p}
+	})
+	of := h.TemplatesOf(h.key)
+	h.aTemplate(t, h.key.ID, "one", "1", image.Config{})
+	h.aTemplate(t, "", "operators", "2", image.Config{})
+	if err := of.Tag("one", []string{"a"}); err != nil {
+		t.Error(err)
+	}
+	if err := of.Tag("one", []string{"a"}); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	if err := of.Tag("one", []string{"b"}); !errors.Is(err, sandbox.ErrExhausted) {
+		t.Error(err)
+	}
+	b, err := of.Begin("another", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := of.Run("another", b.ID, BuildWish{From: template.Base{Kind: template.Template, Name: "one"}}); !errors.Is(err, sandbox.ErrExhausted) {
+		t.Error(err)
+	}
+	images, err := h.images()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := of.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	built, names := list[0].Image, b.Tags
+	q := Quota{Templates: 10, TemplateSize: built.Size}
+	if err := of.name(images, q, (&ownedBuild{BuildRecord: BuildRecord{Name: "another", Tags: names}}).names(), built); err != nil {
+		t.Errorf("files that are counted once: %v", err)
+	}
+	larger := *built
+	larger.Digest, larger.Size = "sha256:"+strings.Repeat("9", 64), 1
+	if err := of.fits(images, q, (&ownedBuild{BuildRecord: BuildRecord{Name: "more", Tags: names}}).names(), &larger); !errors.Is(err, sandbox.ErrExhausted) {
+		t.Error(err)
 	}
 }
 
