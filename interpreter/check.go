@@ -37,9 +37,14 @@ func CheckID(id string) error {
 
 func letter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-// CheckLanguage says what is wrong with the name of a language or of a Jupyter kernel.
+// CheckLanguage says what is wrong with the name of a language or of a Jupyter kernel:
+// it has letters, digits and "._-+#", and no dot first. "" is none.
 func CheckLanguage(name string) error {
-	if len(name) > maxName || strings.ContainsAny(name, "/\x00") || strings.HasPrefix(name, ".") {
+	bad := strings.HasPrefix(name, ".") || len(name) > maxName
+	for _, c := range []byte(name) {
+		bad = bad || !letter(c) && (c < '0' || c > '9') && !strings.ContainsRune("._-+#", rune(c))
+	}
+	if bad {
 		return fmt.Errorf("%.40q is the name of no language", name)
 	}
 	return nil

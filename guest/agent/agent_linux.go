@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/caisson-run/caisson/guest/agent/interpreter"
 	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/internal/envd"
 )
@@ -42,6 +43,7 @@ type Agent struct {
 	settings settings
 	clock    clock
 	watchers watchers
+	contexts interpreter.Contexts
 }
 
 // New makes an agent. There is one in a program, since it reaps every child.
@@ -97,6 +99,12 @@ func (a *Agent) handler() http.Handler {
 	mux.HandleFunc("POST "+wire.PathPlace, a.servePlace)
 	mux.HandleFunc("POST "+wire.PathResume, unary(a.serveResume))
 	mux.HandleFunc("POST "+wire.PathTunnel, a.serveTunnel)
+	mux.HandleFunc("POST "+wire.PathContext, unary(a.serveContext))
+	mux.HandleFunc("POST "+wire.PathContextList, unary(a.serveContextList))
+	mux.HandleFunc("POST "+wire.PathContextRestart, unary(a.atContext(a.contexts.Restart)))
+	mux.HandleFunc("POST "+wire.PathContextInterrupt, unary(a.atContext(a.contexts.Interrupt)))
+	mux.HandleFunc("POST "+wire.PathContextRemove, unary(a.atContext(a.contexts.Remove)))
+	mux.HandleFunc("POST "+wire.PathCell, a.serveCell)
 	mux.HandleFunc("GET "+envd.PathEnvs, a.serveEnvs)
 	mux.HandleFunc("GET "+envd.PathMetrics, a.serveMetrics)
 	mux.HandleFunc("POST "+envd.PathStart, a.serveStart)

@@ -48,6 +48,7 @@ type child struct {
 	dir   *byte
 
 	stdio    [3]int // each ≥ 3
+	further  []int  // fd 3 and on; each ≥ firstFree
 	report   int    // where a failure is written
 	terminal bool   // stdio[0] becomes the controlling terminal
 
@@ -112,6 +113,7 @@ const (
 	sigSetmask        = 2
 	sizeofSigset      = 8
 	toldBytes         = 16 // of a record, without fd
+	firstFree         = 16 // what a child gets as fd 3 and on lies at or above it before
 )
 
 // startSteps makes a process by clone or clone3, which shares this one's memory and
@@ -186,12 +188,15 @@ func (c *child) plan(signals []uintptr) {
 	for fd := range c.stdio {
 		add(must, syscall.SYS_DUP3, uintptr(c.stdio[fd]), uintptr(fd))
 	}
+	for i, fd := range c.further {
+		add(must, syscall.SYS_DUP3, uintptr(fd), uintptr(len(c.stdio)+i))
+	}
 	if c.terminal {
 		add(must, syscall.SYS_IOCTL, 0, syscall.TIOCSCTTY)
 	}
 	// Everything the agent opens closes on exec as it is. This is for what it
 	// was started with; a kernel without the call has only the former.
-	add(may, sysCloseRange, 3, uintptr(maxFD), closeRangeCloexec)
+	add(may, sysCloseRange, uintptr(len(c.stdio)+len(c.further)), uintptr(maxFD), closeRangeCloexec)
 	for i := range c.rlimits {
 		l := &c.rlimits[i]
 		add(must, syscall.SYS_PRLIMIT64, 0, l.resource, pointer(&l.value))

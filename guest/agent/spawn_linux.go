@@ -108,6 +108,15 @@ func (a *Agent) launch(c *child, p *process) error {
 	if err := syscall.Pipe2(report[:], syscall.O_CLOEXEC); err != nil {
 		return failed(err)
 	}
+	if len(c.further) > 0 { // it must be where none of them goes
+		high, err := above(report[1])
+		syscall.Close(report[1])
+		if err != nil {
+			syscall.Close(report[0])
+			return failed(err)
+		}
+		report[1] = high
+	}
 	c.report = report[1]
 	err := a.table.start(c, p)
 	syscall.Close(report[1])
@@ -130,6 +139,15 @@ func (a *Agent) launch(c *child, p *process) error {
 	}
 	<-p.done // reap it before it is seen
 	return explain(c, at, errno)
+}
+
+// above is another descriptor for what fd is, that no program gets by its number.
+func above(fd int) (int, error) {
+	n, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_DUPFD_CLOEXEC, firstFree)
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(n), nil
 }
 
 // explain makes a sentence of a child's failure.

@@ -48,6 +48,7 @@ func (a *Agent) serveResume(_ *http.Request, q *wire.ResumeRequest) (*wire.Resum
 		}
 	}
 	a.settings.set(q)
+	a.contexts.Reseed()
 	return answer, nil
 }
 

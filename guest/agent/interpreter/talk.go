@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package interpreter
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"sync"
+
+	"github.com/caisson-run/caisson/interpreter"
+)
+
+// talk is how the agent speaks with a kernel.
+type talk interface {
+	// start has the kernel run a cell.
+	start(c *command) error
+	// next waits for what the kernel says next. It is called from one goroutine.
+	next() (*message, error)
+	// more says whether next would return at once.
+	more() bool
+	// interrupt asks for the end of a cell, beside the signal.
+	interrupt(id string)
+	// reseed gives the kernel's generators of random numbers another beginning.
+	reseed(seed string) error
+	// close ends next.
+	close()
+}
+
+// command is a cell for a kernel.
+type command struct {
+	ID       string            `json:"id"`
+	Code     string            `json:"code"`
+	Language string            `json:"language,omitempty"`
+	Env      map[string]string `json:"env,omitempty"`
+	Dir      string            `json:"dir,omitempty"`
+}
+
+// lineTalk speaks in lines of JSON over two pipes.
+type lineTalk struct {
+	in    *os.File // to the kernel
+	mu    sync.Mutex
+	out   *os.File // from it
+	lines *bufio.Reader
+}
+
+// newLineTalk makes the pipes; theirs are the kernel's fd 3 and 4.
+func newLineTalk() (t *lineTalk, theirs []*os.File, err error) {
+	in, theirIn, err := ends(false)
+	if err != nil {
+		return nil, nil, err
+	}
+	out, theirOut, err := ends(true)
+	if err != nil {
+		in.Close()
+		theirIn.Close()
+		return nil, nil, err
+	}
+	return &lineTalk{in: in, out: out, lines: bufio.NewReaderSize(out, 64<<10)}, []*os.File{theirIn, theirOut}, nil
+}
+
+func (t *lineTalk) start(c *command) error { return t.send(c) }
+
+func (t *lineTalk) interrupt(id string) {
+	// A kernel that reads nothing has its signal, and must not hold who interrupts it.
+	go t.send(struct {
+		Interrupt string `json:"interrupt"`
+	}{id})
+}
+
+func (t *lineTalk) reseed(seed string) error {
+	return t.send(struct {
+		Reseed string `json:"reseed"`
+	}{seed})
+}
+
+func (t *lineTalk) send(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, err = t.in.Write(append(b, '\n'))
+	return err
+}
+
+func (t *lineTalk) next() (*message, error) {
+	line, err := readLine(t.lines, interpreter.MaxLine)
+	if err != nil {
+		return nil, err
+	}
+	return parseLine(line)
+}
+
+func (t *lineTalk) more() bool { return t.lines.Buffered() > 0 }
+
+func (t *lineTalk) close() {
+	t.in.Close()
+	t.out.Close()
+}
