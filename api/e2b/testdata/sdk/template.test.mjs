@@ -58,9 +58,30 @@ test('template: all steps, tags, and a sandbox of it', { skip }, async () => {
   const again = []
   await Template.build(Template().fromTemplate('client-made:v1').runCmd('cat /srv/app/made', { user: 'root' }), 'client-more', { onBuildLogs: (l) => again.push(l.message) })
   assert.ok(again.some((l) => l === 'test'), again.join('\n'))
+})
+
+// The newest command line alone: it has its own copy of the client.
+test('template: the command line builds a Dockerfile, lists and deletes', { skip }, async () => {
   const program = fileURLToPath(new URL('dist/index.js', import.meta.resolve('@e2b/cli/package.json')))
-  const { stdout } = await promisify(execFile)(process.execPath, [program, 'template', 'list', '--format', 'json'])
-  assert.ok(stdout.includes('client-more'), stdout)
+  const e2b = (...args) => promisify(execFile)(process.execPath, [program, 'template', ...args])
+  const dir = files()
+  writeFileSync(join(dir, 'e2b.Dockerfile'), `FROM ${image}\nUSER root\nENV MODE=test\nWORKDIR /srv/app\nCOPY file.txt /srv/app/\nRUN cat file.txt; echo $MODE >made\n`)
+  const { stdout: log } = await e2b('create', 'cli-made', '--path', dir, '--cmd', 'sleep 1000', '--ready-cmd', 'true', '--no-cache')
+  assert.ok(log.includes('of the client'), log)
+  const b = await Sandbox.create('cli-made')
+  try {
+    assert.equal((await b.commands.run('cat made file.txt', { cwd: '/srv/app' })).stdout, 'test\nof the client')
+  } finally {
+    await b.kill()
+  }
+  const { stdout } = await e2b('list', '--format', 'json')
+  assert.ok(JSON.parse(stdout).some((t) => t.aliases.includes('cli-made')), stdout)
+  await assert.rejects(e2b('publish', 'cli-made', '--yes'), /template share/)
+  await e2b('unpublish', 'cli-made', '--yes')
+  await e2b('delete', 'cli-made', '--yes')
+  assert.equal(await Template.exists('cli-made'), false)
+  writeFileSync(join(dir, 'e2b.Dockerfile'), `FROM ${image}\nRUN exit 3\n`)
+  await assert.rejects(e2b('create', 'cli-bad', '--path', dir), /exit code 3/)
 })
 
 test('template: what goes wrong says where', { skip }, async () => {
@@ -69,5 +90,6 @@ test('template: what goes wrong says where', { skip }, async () => {
     (e) => e.message === "failed to run command 'whoami': command failed: unauthenticated: invalid username: 'root123'")
   await assert.rejects(build(Template().fromImage(image).runCmd('exit 3')), /exit code 3/)
   await assert.rejects(build(Template().fromImage('127.0.0.1:1/none:1')), /policy allows the image/)
+  await assert.rejects(build(Template().fromImage(image, { username: 'me', password: 'canary' })), /no public address/)
   assert.equal(await Template.exists('client-bad'), false)
 })
