@@ -92,6 +92,9 @@ func (s *Store) Find(name string) (*Stored, error) {
 // ErrUnavailable.
 func (s *Store) Remove(info *Stored) error { return s.remove(info, true) }
 
+// Discard removes an image that has no name, unless it is used.
+func (s *Store) Discard(info *Stored) error { return s.remove(info, false) }
+
 // remove is Remove; with named false an image that has a name stays. Names go first, and
 // while the image cannot be had: a pull gives it its name again afterwards.
 func (s *Store) remove(info *Stored, named bool) error {

@@ -32,12 +32,22 @@ type RegistryOptions struct {
 	// Insecure lets the registry be asked without TLS. A registry on this host
 	// (localhost, 127.0.0.0/8, ::1) may be in any case.
 	Insecure bool
-	// Public has it asked without credentials and at public addresses alone, through no
+	// Public has it asked without the operator's credentials and at public addresses alone, through no
 	// proxy, which would look for them itself. So is all that it leads to.
 	Public bool
+	// Login is what it is asked with, instead of Keychain.
+	Login *Login
 	// Keychain gives credentials; nil is that of the Docker configuration,
 	// with its credential helpers.
 	Keychain authn.Keychain
+}
+
+// Login is how one registry is asked. It is kept nowhere, and in no error.
+type Login struct{ Username, Password string }
+
+// Resolve implements [authn.Keychain]: the library asks for one registry alone.
+func (l *Login) Resolve(authn.Resource) (authn.Authenticator, error) {
+	return &authn.Basic{Username: l.Username, Password: l.Password}, nil
 }
 
 // Pull finds an image in its registry. A tag is resolved now; the layers are
@@ -58,6 +68,9 @@ func Pull(ctx context.Context, r reference.Ref, o RegistryOptions) (*Image, erro
 		next.DialContext = (&net.Dialer{Timeout: 30 * time.Second, Control: publicOnly}).DialContext
 	case o.Keychain == nil:
 		o.Keychain = authn.DefaultKeychain
+	}
+	if o.Login != nil {
+		o.Keychain = o.Login
 	}
 	tr := &plainOnlyWhereAllowed{next: next, host: r.Host, allowed: o.Insecure || isLoopback(r.Host)}
 	desc, err := remote.Get(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(o.Keychain), remote.WithTransport(tr),

@@ -74,7 +74,7 @@ func (s *Store) Get(ctx context.Context, r reference.Ref, o PullOptions) (*Store
 	if r.Kind == reference.Template {
 		return s.template(r, o.Owner)
 	}
-	if !r.Local() {
+	if !r.Local() && o.Login == nil {
 		digest, err := s.resolve(r, "")
 		if err != nil {
 			return nil, err
@@ -128,7 +128,7 @@ func (s *Store) Pull(ctx context.Context, r reference.Ref, o PullOptions) (*Stor
 		return nil, err
 	}
 	defer held.Close()
-	if !r.Local() {
+	if !r.Local() && o.Login == nil {
 		if err := s.remember(r, "", img.Digest); err != nil {
 			return nil, err
 		}
@@ -140,7 +140,7 @@ func (s *Store) Pull(ctx context.Context, r reference.Ref, o PullOptions) (*Stor
 func find(ctx context.Context, r reference.Ref, o PullOptions) (*Image, func(), error) {
 	none := func() {}
 	if !r.Local() {
-		img, err := Pull(ctx, r, RegistryOptions{Insecure: o.Insecure, Public: o.Public})
+		img, err := Pull(ctx, r, RegistryOptions{Insecure: o.Insecure, Public: o.Public, Login: o.Login})
 		return img, none, err
 	}
 	// The very object that the caller judged, through its handle.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,6 +21,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/image/fstree"
@@ -640,4 +645,45 @@ func TestKnownFromBefore(t *testing.T) {
 	if want := (sandbox.User{UID: 7, GID: 8, Name: "ada", Home: "/h"}); info.User != want || info.Left != (fstree.Left{Devices: 1, SetID: 2, Xattrs: 3}) {
 		t.Errorf("%+v, %+v", info.User, info.Left)
 	}
+}
+
+// What a login gets has no name afterwards, and another call does not get it by its name.
+func TestLogin(t *testing.T) {
+	from := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "me" || password != "canary" {
+			w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		from.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	at, err := name.ParseReference(host + "/acme/private:1")
+	must(t, err)
+	must(t, remote.Write(at, imagetest.New(t, sampleConfig, sampleLayers(t)...).Image, remote.WithAuth(&authn.Basic{Username: "me", Password: "canary"})))
+	s, r := newStore(t), ref(t, host+"/acme/private:1")
+	login := &Login{Username: "me", Password: "canary"}
+	info, held, err := s.Hold(t.Context(), r, PullOptions{Login: login})
+	must(t, err)
+	if list, err := s.List(); err != nil || len(list) != 1 || len(list[0].Names) != 0 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	for _, o := range []PullOptions{{}, {Owner: "key"}, {Login: &Login{Username: "me", Password: "canary2"}}} {
+		if _, err := s.Get(t.Context(), r, o); !errors.Is(err, sandbox.ErrNotFound) || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	if err := s.Discard(info); err == nil {
+		t.Error("one that is held was removed")
+	}
+	must(t, held.Close())
+	must(t, s.Discard(info))
+	must(t, filepath.WalkDir(s.dir, func(file string, e fs.DirEntry, err error) error {
+		if b, rerr := os.ReadFile(file); rerr == nil && strings.Contains(string(b), "canary") {
+			t.Errorf("%s has the password", file)
+		}
+		return err
+	}))
 }

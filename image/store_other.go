@@ -61,6 +61,9 @@ func (*Store) Remove(*Stored) error { return noStore() }
 // Prune is not supported here.
 func (*Store) Prune(bool) ([]*Stored, error) { return nil, noStore() }
 
+// Discard is not supported here.
+func (*Store) Discard(*Stored) error { return noStore() }
+
 // IsTree is not supported here.
 func IsTree(reference.Ref, *os.File) bool { return false }
 

@@ -69,6 +69,10 @@ type PullOptions struct {
 	// Public has its registry asked without the operator's credentials, and at public
 	// addresses alone: who asks is not the operator.
 	Public bool
+	// Login is what the image's registry is asked with. An image that is got so has no
+	// name afterwards, and what is known of its name does not count: another's login may
+	// not read it.
+	Login *Login
 	// File is the object that a local reference names, where the caller has
 	// opened and judged it; else it is opened by its path. It stays the caller's.
 	File *os.File

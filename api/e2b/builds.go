@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caisson-run/caisson/image"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/template"
@@ -85,7 +86,7 @@ func (s *Server) startBuild(w http.ResponseWriter, r *http.Request, k *persisten
 	var q struct {
 		FromImage         string             `json:"fromImage"`
 		FromTemplate      string             `json:"fromTemplate"`
-		FromImageRegistry *struct{}          `json:"fromImageRegistry"`
+		FromImageRegistry *registryLogin     `json:"fromImageRegistry"`
 		Steps             []template.RawStep `json:"steps"`
 		StartCmd          string             `json:"startCmd"`
 		ReadyCmd          string             `json:"readyCmd"`
@@ -95,11 +96,15 @@ func (s *Server) startBuild(w http.ResponseWriter, r *http.Request, k *persisten
 		return err
 	}
 	wish := persistent.BuildWish{Steps: q.Steps, Start: q.StartCmd, Ready: q.ReadyCmd, NoCache: q.Force}
+	var err error
+	if wish.Login, err = q.FromImageRegistry.login(); err != nil {
+		return err
+	}
 	switch {
-	case q.FromImageRegistry != nil:
-		return notCarried("fromImageRegistry")
 	case (q.FromImage == "") == (q.FromTemplate == ""):
 		return &apiError{http.StatusBadRequest, "name one of fromImage and fromTemplate"}
+	case q.FromTemplate != "" && wish.Login != nil:
+		return &apiError{http.StatusBadRequest, "fromImageRegistry is for fromImage"}
 	case q.FromTemplate != "":
 		wish.From = template.Base{Kind: template.Template, Name: q.FromTemplate}
 	default:
@@ -110,6 +115,39 @@ func (s *Server) startBuild(w http.ResponseWriter, r *http.Request, k *persisten
 	}
 	w.WriteHeader(http.StatusAccepted)
 	return nil
+}
+
+// registryLogin is what a client's registry is asked with.
+type registryLogin struct {
+	Type               string `json:"type"`
+	Username           string `json:"username"`
+	Password           string `json:"password"`
+	ServiceAccountJSON string `json:"serviceAccountJson"` // of Google's
+	AWSAccessKeyID     string `json:"awsAccessKeyId"`
+	AWSSecretAccessKey string `json:"awsSecretAccessKey"`
+	AWSRegion          string `json:"awsRegion"`
+}
+
+// login is nil where there is none. Amazon's registries take a password that their API gives
+// for keys, which is not asked here.
+func (l *registryLogin) login() (*image.Login, error) {
+	if l == nil {
+		return nil, nil
+	}
+	out := &image.Login{Username: l.Username, Password: l.Password}
+	switch l.Type {
+	case "registry":
+	case "gcp":
+		out = &image.Login{Username: "_json_key", Password: l.ServiceAccountJSON}
+	case "aws":
+		return nil, notCarried("fromImageRegistry of type aws (send type registry, the user AWS and what aws ecr get-login-password says)")
+	default:
+		return nil, &apiError{http.StatusBadRequest, "fromImageRegistry has an unknown type"}
+	}
+	if out.Username == "" || out.Password == "" {
+		return nil, &apiError{http.StatusBadRequest, "fromImageRegistry lacks a user or a password"}
+	}
+	return out, nil
 }
 
 // buildLine is a line of a build's log as clients read it.

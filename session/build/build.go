@@ -44,6 +44,9 @@ type Request struct {
 	// Public has images that are not here pulled from public registries alone, without the
 	// operator's credentials.
 	Public bool
+	// Login is what the registry of the base is asked with, for this build alone; nil is as
+	// Public says.
+	Login *image.Login
 	// NoCache runs all steps, also those whose result is known.
 	NoCache bool
 	// Call says who asks, and how steps are bounded. What runs is the builder's to fill in.
@@ -96,6 +99,7 @@ func (b *Builder) Build(ctx context.Context, r Request) (built *image.Stored, er
 	}
 	w := &work{Builder: b, Request: &r, found: map[string]*image.Stored{}, stages: map[int]*image.Stored{}, copies: map[*template.Copy]string{}}
 	err = b.Session.RecordBuild(ctx, &r.Call, r.Name.Familiar(), func(ctx context.Context) (string, error) {
+		defer w.discard()
 		if built, err = w.build(ctx); err != nil {
 			return "", err
 		}
@@ -119,6 +123,8 @@ type work struct {
 	stages map[int]*image.Stored     // those that are built already
 	copies map[*template.Copy]string // digests of what is copied from files
 	done   int                       // steps
+
+	pulled []pulled // with Login
 
 	roomy bool // the policy lets the default limits through
 }

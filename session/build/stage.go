@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 
 	"github.com/caisson-run/caisson/image"
@@ -88,11 +89,39 @@ func (w *work) find(ctx context.Context, name string) (*image.Stored, error) {
 	if known := w.found[name]; known != nil {
 		return known, nil
 	}
-	info, err := w.Images.Get(ctx, r, image.PullOptions{Owner: w.Owner, Insecure: w.Call.InsecureRegistry, Public: w.Public})
+	o := image.PullOptions{Owner: w.Owner, Insecure: w.Call.InsecureRegistry, Public: w.Public}
+	if w.Login != nil && r.Kind != reference.Template {
+		return w.pullOnce(ctx, r, name, o)
+	}
+	info, err := w.Images.Get(ctx, r, o)
 	if err == nil {
 		w.found[name] = info
 	}
 	return info, err
+}
+
+// pulled is an image that was got with a login: it stays until the build ends.
+type pulled struct {
+	info *image.Stored
+	held io.Closer
+}
+
+func (w *work) pullOnce(ctx context.Context, r reference.Ref, name string, o image.PullOptions) (*image.Stored, error) {
+	o.Login = w.Login
+	info, held, err := w.Images.Hold(ctx, r, o)
+	if err != nil {
+		return nil, err
+	}
+	w.found[name], w.pulled = info, append(w.pulled, pulled{info, held})
+	return info, nil
+}
+
+// discard removes what was got with a login, unless it has a name or another build has it.
+func (w *work) discard() {
+	for _, p := range w.pulled {
+		p.held.Close()
+		_ = w.Images.Discard(p.info)
+	}
 }
 
 // judge asks the policy for a base before anything is got.

@@ -22,6 +22,8 @@ type BuildWish struct {
 	Steps        []template.RawStep
 	Start, Ready string
 	NoCache      bool
+	// Login is what the registry of the base is asked with. It is kept nowhere.
+	Login *image.Login
 }
 
 // Run starts a build, which goes on by itself until this process ends.
@@ -72,7 +74,7 @@ func (t *Templates) Run(name, id string, wish BuildWish) error {
 	}
 	one.State, one.Steps = BuildRunning, wish.Steps
 	r := build.Request{
-		Name: names[0], Owner: t.key.ID, NoCache: wish.NoCache, Public: true,
+		Name: names[0], Owner: t.key.ID, NoCache: wish.NoCache, Public: true, Login: wish.Login,
 		Keep: func(built *image.Stored) error { return t.name(images, g.profile.Quota, names, built) },
 		Read: func(o template.Options) (*template.Definition, error) {
 			d, err := template.FromSteps(wish.From, wish.Steps, o)
