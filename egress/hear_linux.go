@@ -56,6 +56,11 @@ func (r *Router) hear(e wire.Event) bool {
 		case r.changed <- struct{}{}:
 		default: // not asked for
 		}
+	case wire.Live:
+		select {
+		case r.live <- max(e.Live, 0):
+		default: // not asked for
+		}
 	case wire.Stale:
 		r.renew(e.Secret, e.Serial)
 	case wire.Exceeded:

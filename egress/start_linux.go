@@ -44,8 +44,9 @@ type Router struct {
 	launching sync.Mutex // held while the process is started
 	launch    *launch    // guarded by launching; nil before the program is open, and when no packet is waited for
 
-	changing sync.Mutex    // held while rules are changed
+	changing sync.Mutex    // held by the caller that waits for an answer
 	changed  chan struct{} // has an element for each change that is in force
+	live     chan int      // has the answer to Count
 
 	mu      sync.Mutex
 	out     *json.Encoder
@@ -103,7 +104,7 @@ func Start(o Options) (*Router, error) {
 	}
 	r := &Router{
 		o: o, conn: conn, nic: nic, far: theirNIC, in: bufio.NewScanner(conn), out: json.NewEncoder(conn), opened: make(chan struct{}), begun: make(chan struct{}),
-		settled: make(chan struct{}), ready: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{}, 1),
+		settled: make(chan struct{}), ready: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{}, 1), live: make(chan int, 1),
 	}
 	r.began = sync.OnceFunc(func() { close(r.begun) })
 	r.in.Buffer(nil, wire.MaxLine)
@@ -195,6 +196,40 @@ func (r *Router) Ready(ctx context.Context) error {
 		return cannot("the router ended early", r.failed)
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+// Live is how many connections go through it now. One that reads no packets yet has none.
+func (r *Router) Live(ctx context.Context) (int, error) {
+	r.mu.Lock()
+	reads, failed := r.reads, r.failed
+	r.mu.Unlock()
+	if failed != nil {
+		return 0, cannot("the router ended early", failed)
+	}
+	if !reads {
+		return 0, nil
+	}
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	select {
+	case <-r.live: // of nothing that was asked for
+	default:
+	}
+	if err := r.send(wire.Command{Kind: wire.Count}); err != nil {
+		return 0, cannot("the router does not hear", err)
+	}
+	late := time.NewTimer(changeGrace)
+	defer late.Stop()
+	select {
+	case n := <-r.live:
+		return n, nil
+	case <-r.over:
+		return 0, cannot("the router ended", nil)
+	case <-ctx.Done():
+		return 0, cannot("the caller did not wait for the count", context.Cause(ctx))
+	case <-late.C:
+		return 0, cannot("the router does not count", nil)
 	}
 }
 

@@ -320,12 +320,20 @@ func TestChange(t *testing.T) {
 	}
 	defer c.Close()
 	fmt.Fprint(c, "x")
+	if n, err := r.Live(t.Context()); err != nil || n != 1 {
+		t.Errorf("%d connections are live, %v, want 1", n, err)
+	}
 	if err := r.Change(t.Context(), allow("other.test")); err != nil {
 		t.Fatal(err)
 	}
 	_ = c.SetReadDeadline(time.Now().Add(guesttest.Wait))
 	if _, err := io.Copy(io.Discard, c); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("it stays open: %v", err)
+	}
+	for n, err := 1, error(nil); n > 0; { // the router takes it from its list beside
+		if n, err = r.Live(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := r.Change(t.Context(), allow("not a host")); err == nil {
 		t.Error("rules that cannot be read are in force")

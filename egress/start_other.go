@@ -39,6 +39,9 @@ func (r *Router) Foresee(time.Duration) {}
 // Change does nothing here.
 func (r *Router) Change(context.Context, wire.Rules) error { return nil }
 
+// Live is none here.
+func (r *Router) Live(context.Context) (int, error) { return 0, nil }
+
 // Stop does nothing here.
 func (r *Router) Stop() Report { return Report{} }
 

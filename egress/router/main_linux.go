@@ -177,6 +177,8 @@ func (p *process) serve(r *Router, closed bool) error {
 				return err
 			}
 			p.send(wire.Event{Kind: wire.Changed})
+		case c.Kind == wire.Count:
+			p.send(wire.Event{Kind: wire.Live, Live: r.Live()})
 		case c.Kind == wire.Renewed:
 			if c.Renewal != nil {
 				r.Renewed(*c.Renewal)

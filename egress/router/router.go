@@ -195,6 +195,13 @@ func (r *Router) list() []*conn {
 	return all
 }
 
+// Live is how many connections there are now, those that are being made included.
+func (r *Router) Live() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.open)
+}
+
 // Gone is closed when the wire has ended.
 func (r *Router) Gone() <-chan struct{} { return r.link.gone }
 

@@ -193,6 +193,7 @@ const (
 	Connection EventKind = "connection" // a connection has ended
 	Refused    EventKind = "refused"    // an attempt was refused, the first of its sort
 	Changed    EventKind = "changed"    // a change is in force; what it does not allow is closed
+	Live       EventKind = "live"       // answers Count: how many connections there are now
 	Stale      EventKind = "stale"      // a secret's value has expired, or a host refused it: Secret, Serial
 	Exceeded   EventKind = "exceeded"   // a budget is used up; nothing goes through any more
 	Done       EventKind = "done"       // the last event: Totals
@@ -205,6 +206,7 @@ type Event struct {
 	Budget  string    `json:"budget,omitempty"`  // Exceeded: the key that was used up
 	Secret  string    `json:"secret,omitempty"`  // Stale: its name
 	Serial  int64     `json:"serial,omitempty"`  // Stale: of the value
+	Live    int       `json:"live,omitempty"`    // Live
 	Record  *Record   `json:"record,omitempty"`  // Connection, Refused
 	Totals  *Totals   `json:"totals,omitempty"`  // Done
 	Repeats []Record  `json:"repeats,omitempty"` // Done: refusals that came again, with Count
@@ -272,6 +274,7 @@ const (
 	// anything can have gone through a router that it ends.
 	Begin  CommandKind = "begin"
 	Change CommandKind = "change" // other rules: what they do not allow is closed
+	Count  CommandKind = "count"  // say how many connections there are: Live
 	// Renewed answers Stale.
 	Renewed CommandKind = "renewed"
 	End     CommandKind = "end" // close everything, say Done

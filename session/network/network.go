@@ -163,6 +163,14 @@ func (n *Network) Change(ctx context.Context, rules wire.Rules) error {
 	return err
 }
 
+// Live is how many connections go through it now. A nil Network has none.
+func (n *Network) Live(ctx context.Context) (int, error) {
+	if n == nil {
+		return 0, nil
+	}
+	return n.router.Live(ctx)
+}
+
 // Fail ends the network as if its router had, because of err.
 func (n *Network) Fail(err error) { n.end("", err) }
 
