@@ -21,6 +21,11 @@ var (
 	ErrExhausted   = errors.New("exhausted")     // a quota of the caller's is used up
 )
 
+// ErrMisfit is the cause of an error about memory that was kept and cannot be gone on with
+// here: another version or another processor wrote it, or it is damaged. What lies next to it
+// may still be good.
+var ErrMisfit = errors.New("the memory does not fit")
+
 // Error is an error for people: what was tried, what is wrong, and what to do.
 //
 // Its text is one sentence, "op: problem", and the hint on its own. It wraps a

@@ -48,7 +48,9 @@ type instance struct {
 	err   error                       // why there was none
 	asked []chan<- *protocol.Counters // who waits for a Usage event
 	saved chan error                  // for Saved; nil while no caller waits
+	stood chan error                  // for Stood; nil while no caller waits
 
+	pausing sync.Mutex           // held by the caller of Pause or Resume
 	reading chan struct{}        // holds a value while a layer is read
 	read    chan *protocol.Event // for Read; nil while no caller waits
 }
@@ -220,6 +222,10 @@ func (i *instance) follow(started chan<- struct{}) {
 		if i.saved != nil && (over || ev.Kind == protocol.Saved) {
 			i.saved <- saveError(ev, i.err)
 			i.saved = nil
+		}
+		if i.stood != nil && (over || ev.Kind == protocol.Stood) {
+			i.stood <- stoodError(ev, i.err)
+			i.stood = nil
 		}
 		if i.read != nil && (over || ev.Kind == protocol.Read) {
 			i.read <- ev

@@ -19,7 +19,7 @@ func (d *Driver) Probe(context.Context) (sandbox.Capabilities, error) {
 	c := sandbox.Capabilities{
 		Engine: what, EngineDate: date,
 		Limits: d.limits(),
-		Root:   true, Terminal: true, CopyOnWrite: true, ReadWrite: true, Masks: true, InertSockets: true, Network: true, TellsAttempts: true, Images: true, EROFS: true, Snapshot: true, Survives: true, Executables: true, Changes: true,
+		Root:   true, Terminal: true, CopyOnWrite: true, ReadWrite: true, Masks: true, InertSockets: true, Network: true, TellsAttempts: true, Images: true, EROFS: true, Pause: true, Snapshot: true, Survives: true, Executables: true, Changes: true,
 	}
 	c.Wire = sandbox.WirePackets
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {

@@ -35,6 +35,7 @@ type self struct {
 	Base uint32 `json:"base,omitempty"`
 	// Files says that there is no memory in the snapshot: nothing remembers Mark.
 	Files bool `json:"files,omitempty"`
+	maker
 }
 
 func readSelf(dir string) (s self, err error) {
@@ -47,6 +48,10 @@ func readSelf(dir string) (s self, err error) {
 	}
 	if err != nil {
 		return s, &sandbox.Error{Op: "resume sandbox", Kind: sandbox.ErrInvalid, Problem: "its snapshot cannot be read", Cause: err}
+	}
+	if why := s.misfit(here()); why != "" && !s.Files {
+		return s, &sandbox.Error{Op: "resume sandbox", Kind: sandbox.ErrUnsupported, Problem: "its memory was kept " + why,
+			Hint: "go on where it was written down, or make a new sandbox", Cause: sandbox.ErrMisfit}
 	}
 	return s, nil
 }
@@ -66,7 +71,7 @@ func (i *instance) save(ctx context.Context, c protocol.Command) error {
 		return sandbox.Errorf(sandbox.ErrUnsupported, "snapshot of "+i.box.spec.ID, "it was not made for it")
 	}
 	was := i.self
-	was.Files = c.Files
+	was.Files, was.maker = c.Files, here()
 	data, err := json.Marshal(was)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(c.Dir, selfFile), data, 0o600)

@@ -18,7 +18,7 @@ import (
 // and PID as they are here, and a Command that is an Outlive without a grace, followed
 // by a hangup, ends the sandbox: so that versions that differ can say so and end it.
 // Shims from before there were versions have 0.
-const Version = 4
+const Version = 5
 
 // FD is the shim's end of the socket.
 const FD = 3
@@ -189,12 +189,13 @@ type Cgroup struct {
 // EventKind says what an Event tells.
 type EventKind string
 
-// The events, in the order in which they come. Usage, Saved and Read answer Commands.
+// The events, in the order in which they come. Usage, Saved, Read and Stood answer Commands.
 const (
 	Started EventKind = "started" // the first process runs
 	Usage   EventKind = "usage"
 	Saved   EventKind = "saved"   // the snapshot is written, or Error says why not; answers Save
 	Read    EventKind = "read"    // the layer is written, or Error says why not; answers ReadLayer
+	Stood   EventKind = "stood"   // it stands still, or goes on, or Error says why not; answers Freeze and Thaw
 	Stopped EventKind = "stopped" // no program runs any more, and the layers are being written
 	Exited  EventKind = "exited"  // the first process ended; everything is gone
 	Failed  EventKind = "failed"  // the sandbox could not be made; everything is gone
@@ -242,6 +243,10 @@ const (
 	Save    CommandKind = "save"    // write a snapshot into Dir; answer with Saved
 	Stop    CommandKind = "stop"    // end all programs, and write the layers of Order.Changes
 	Outlive CommandKind = "outlive" // stay without an owner for Grace, at most until Until
+	// Freeze has no program run until Thaw, or until there is no owner. Both are answered
+	// with Stood, and done already where it is so.
+	Freeze CommandKind = "freeze"
+	Thaw   CommandKind = "thaw"
 	// ReadLayer writes the layer of Target to the file that comes with it; answer with Read.
 	ReadLayer CommandKind = "read_layer"
 )

@@ -47,6 +47,9 @@ type instance struct {
 	killed  bool            // it is to end
 	limit   string          // the limit it was ended for, or empty
 
+	freezing sync.Mutex // held while the kernel is asked to stand still, or to go on
+	frozen   bool       // it stands still
+
 	layers  sync.Mutex    // held while the kernel is asked for one
 	changes *net.UnixConn // the shim's end of sentry.ChangesFD; nil without
 	hits    *os.File      // sentry.HitsFD; set by create

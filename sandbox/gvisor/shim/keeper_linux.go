@@ -111,6 +111,12 @@ func (k *keeper) answer(owner *net.UnixConn, asked <-chan protocol.Command) {
 			}
 			k.answerTo(owner, e)
 			k.saving.Unlock()
+		case protocol.Freeze, protocol.Thaw:
+			e := protocol.Event{Kind: protocol.Stood}
+			if err := k.w.freeze(c.Kind == protocol.Freeze); err != nil {
+				e.Fail(err)
+			}
+			k.answerTo(owner, e)
 		case protocol.Signal:
 			k.w.signal(syscall.Signal(c.Signal))
 		}

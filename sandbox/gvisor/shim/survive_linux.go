@@ -86,6 +86,8 @@ func (k *keeper) lost(owner *net.UnixConn) {
 		k.end()
 		return
 	}
+	// The next owner meets one that runs: only the one before knew that it stood still.
+	go func() { _ = k.w.freeze(false) }()
 	alone := k.alone
 	k.late = time.AfterFunc(grace, func() {
 		k.mu.Lock()
