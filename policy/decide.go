@@ -211,6 +211,7 @@ func (d *decision) switches() *refusal {
 		d.plan.BestEffort = f.BestEffort.V
 		d.from("best_effort", f, f.BestEffort.At)
 	}
+	d.cooling()
 	if d.call.BestEffort && !d.plan.BestEffort {
 		if r := d.each((*File).boundBestEffort); r != nil {
 			return r

@@ -58,6 +58,17 @@ func ExplainPlan(p *Policy, operator bool, plan *Plan, levels map[string]sandbox
 	for _, r := range plan.Watch {
 		e.watch(r)
 	}
+	if c := plan.Cooling; c != nil {
+		e.add("cooling", c.String(), e.from("cooling"), func(can sandbox.Capabilities) sandbox.Clause {
+			switch {
+			case c.Disk > 0 && can.Snapshot, c.Disk == 0 && can.Pause:
+				return sandbox.Clause{Enforcement: sandbox.Enforced}
+			case can.Pause && c.Freeze > 0:
+				return sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "it stands still, and its memory stays where it is"}
+			}
+			return sandbox.Clause{Enforcement: sandbox.Off, Detail: "sandboxes stay warm"}
+		})
+	}
 	e.files()
 	e.changes()
 	for _, name := range slices.Sorted(maps.Keys(plan.Env)) {

@@ -51,9 +51,10 @@ type File struct {
 	// Terminal has a run of the command line have a terminal where there is one.
 	Terminal Value[bool]
 
-	Watch []WatchRule
-	Files Files
-	Env   Env
+	Watch   []WatchRule
+	Cooling Cooling
+	Files   Files
+	Env     Env
 
 	Changes Changes
 

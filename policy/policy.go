@@ -154,6 +154,8 @@ type canonical struct {
 	AnyEnv                                    bool `json:",omitempty"`
 	Limits                                    sandbox.Limits
 	Watch                                     []WatchRule
+	Cooling                                   *PlanCooling `json:",omitempty"`
+	CoolingOff                                bool         `json:",omitempty"`
 	Workspace                                 []Mount
 	Mounts                                    []Mount
 	Volumes                                   []Volume `json:",omitempty"`
@@ -183,6 +185,9 @@ func (f *File) canonical() *canonical {
 		NetworkAllow: texts(f.Network.Allow), NetworkDeny: texts(f.Network.Deny),
 		Egress: f.Network.Budget.Egress.V, Queries: f.Network.Budget.Queries.V,
 		Connections: f.Network.Budget.Connections.V, Bandwidth: f.Network.Budget.Bandwidth.V,
+	}
+	if f.Cooling.At.Said() {
+		c.Cooling, c.CoolingOff = &PlanCooling{f.Cooling.Freeze, f.Cooling.Disk}, f.Cooling.Off
 	}
 	for _, r := range f.Watch {
 		r.From = ""

@@ -104,6 +104,7 @@ func TestSchemaKeys(t *testing.T) {
 	p := top.Properties
 	same("top", &top, d.top())
 	same("limits", p["limits"], d.limits())
+	same("cooling", p["cooling"].AnyOf[1], d.coolingFields())
 	same("watch", p["watch"].Items, d.watchFields(&WatchRule{}))
 	same("files", p["files"], d.files())
 	same("workspace", p["files"].Properties["workspace"], d.workspaceFields(&Mount{}))

@@ -29,6 +29,7 @@ func (d *decoder) top() []field {
 		{"terminal", func(n *yaml.Node) { f.Terminal = d.boolean(n, "terminal") }},
 		{"limits", func(n *yaml.Node) { d.mapping(n, "limits", d.limits()) }},
 		{"watch", func(n *yaml.Node) { d.list(n, "watch", d.watch) }},
+		{"cooling", d.cooling},
 		{"files", func(n *yaml.Node) { f.Files.At = d.key; d.mapping(n, "files", d.files()) }},
 		{"changes", func(n *yaml.Node) { f.Changes.At = d.key; d.mapping(n, "changes", d.changes()) }},
 		{"env", func(n *yaml.Node) { f.Env.At = d.key; d.mapping(n, "env", d.env()) }},
@@ -47,7 +48,7 @@ func (d *decoder) top() []field {
 // sectionKeys are the keys within a section of the top level.
 func sectionKeys(section string) []string {
 	d := &decoder{file: &File{}}
-	fields := map[string]func() []field{"limits": d.limits, "files": d.files, "changes": d.changes, "env": d.env, "network": d.network, "commands": d.commands, "code": d.code, "risk": d.risk, "approvals": d.approvals}[section]
+	fields := map[string]func() []field{"limits": d.limits, "cooling": d.coolingFields, "files": d.files, "changes": d.changes, "env": d.env, "network": d.network, "commands": d.commands, "code": d.code, "risk": d.risk, "approvals": d.approvals}[section]
 	if fields == nil {
 		return nil
 	}

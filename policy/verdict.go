@@ -94,6 +94,7 @@ type Plan struct {
 	Isolation string         `json:"isolation"`
 	Limits    sandbox.Limits `json:"limits"` // Explicit: written in a file or by a flag
 	Watch     []WatchRule    `json:"watch,omitempty"`
+	Cooling   *PlanCooling   `json:"cooling,omitempty"` // nil: nothing goes cold by itself
 
 	Workspace  *PlanMount     `json:"workspace,omitempty"`
 	Mounts     []PlanMount    `json:"mounts,omitempty"` // the file's first, then the call's

@@ -82,7 +82,7 @@ func (s *Server) readings(ctx context.Context, k *persistent.Key, id string, sta
 		return nil, err
 	}
 	inside := sandbox.Metrics{}
-	if running(b) {
+	if running(b) && b.Cold == "" { // one that has gone cold is not woken to be looked at
 		if in, leave, err := s.o.Sandboxes.Handle(k, id).Enter(ctx); err == nil {
 			inside, _ = in.Metrics(ctx) // none is no reason to tell nothing
 			leave()

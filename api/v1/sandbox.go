@@ -35,6 +35,8 @@ type Sandbox struct {
 	Denied     []string          `json:"denied,omitempty" doc:"What is taken away from that"`
 	Posture    Posture           `json:"posture" doc:"What holds for it"`
 	Resumed    int               `json:"resumed,omitempty" doc:"How often it was resumed"`
+	Cold       string            `json:"cold,omitempty" enum:"frozen,disk" doc:"How far it has gone cold while nothing uses it: it stands still in memory, or is on the disk alone. The next request wakes it"`
+	Rebooted   string            `json:"rebooted,omitempty" doc:"Why it last began anew with its files alone: its memory, when it had gone cold, did not fit any more"`
 	Kept       string            `json:"kept,omitempty" enum:"disk,memory,files" doc:"What there is of it while it is paused: all, on the disk; all, in memory, where it ends with caisson; or its files alone, on the disk"`
 }
 
@@ -43,6 +45,7 @@ func view(b *persistent.Sandbox) Sandbox {
 		ID: b.ID, Name: b.Name, Template: b.Template, State: string(registry.Running), Metadata: b.Metadata,
 		Created: b.Created.UTC(), Started: b.Started.UTC(), Idle: b.Idle.Seconds(), OnTimeout: string(b.OnTimeout), AutoResume: b.AutoResume,
 		Isolation: b.Isolation, Limits: limitsOf(b.Limits), Network: b.Network, Denied: b.Denied, Posture: posture(b.Posture), Resumed: b.Resumed,
+		Cold: string(b.Cold), Rebooted: b.Rebooted,
 	}
 	if !b.Ends.IsZero() {
 		at := b.Ends.UTC()

@@ -48,7 +48,7 @@ func (l *managed) there() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.rec.State
-	return s != "" && s != registry.Ended && (s != registry.Running || l.in != nil)
+	return s != "" && s != registry.Ended && (s != registry.Running || l.in != nil || l.cold() != "" && !l.timers.silent)
 }
 
 // ownerOf is the key that l belongs to, which may be revoked by now: its
@@ -61,12 +61,17 @@ func (l *managed) ownerOf(ctx context.Context) (*Key, error) {
 	return b.o.Registry.KeyByID(ctx, l.owner)
 }
 
-// Counts is how many sandboxes there are of all keys together, by state.
+// Counts is how many sandboxes there are of all keys together, by state; of those that run,
+// how many have gone cold, too.
 func (b *Sandboxes) Counts() map[string]int {
 	n := map[string]int{}
 	for _, l := range b.inventory.list() {
 		if l.there() {
-			n[string(l.state())]++
+			rec := l.record()
+			n[string(rec.State)]++
+			if rec.Cold != "" {
+				n[string(rec.Cold)]++
+			}
 		}
 	}
 	return n

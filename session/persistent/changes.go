@@ -33,6 +33,9 @@ func (h *Handle) KeepChanges(ctx context.Context, ignored bool) (kept *sandbox.C
 
 // keepChanges decides it like what else is done with the sandbox, and records it.
 func (l locked) keepChanges(ctx context.Context, g *grant, ignored bool) (*sandbox.Changes, error) {
+	if err := l.awake(ctx); err != nil {
+		return nil, err
+	}
 	l.mu.Lock()
 	in, rec := l.in, l.rec.Clone()
 	l.mu.Unlock()

@@ -87,13 +87,39 @@ func (l *managed) shutDown(ctx context.Context) error {
 		return err
 	}
 	defer held.unlock()
-	if l.here() == nil {
+	l.mu.Lock()
+	cold := l.cold()
+	l.mu.Unlock()
+	if cold != "" {
+		if done, err := held.shutDownCold(ctx, cold); done || err != nil {
+			return err
+		}
+	} else if l.here() == nil {
 		return nil // it never ran, or is kept on the disk
 	}
 	l.mu.Lock()
 	d := departure{l: held, in: l.in, rec: l.rec.Clone()}
 	l.mu.Unlock()
 	return d.run(ctx)
+}
+
+// shutDownCold leaves a sandbox on the disk that is there, or puts it there; else it goes on
+// to be let go of, or ended, like others.
+func (l locked) shutDownCold(ctx context.Context, cold registry.Coldness) (done bool, _ error) {
+	o := &l.b.o
+	switch in := l.here(); {
+	case cold == registry.OnDisk && !o.EndOnClose:
+		return true, nil
+	case cold == registry.OnDisk:
+		return true, l.end(ctx, "caisson was stopped")
+	case o.EndOnClose:
+		return true, l.end(ctx, "caisson was stopped")
+	case in.writes() && !(o.Leave && o.Grace > 0):
+		if err := l.writeAway(context.WithoutCancel(ctx)); err == nil {
+			return true, nil
+		}
+	}
+	return false, l.thaw(context.WithoutCancel(ctx))
 }
 
 // departure is what becomes of a sandbox when its caisson is stopped.

@@ -149,9 +149,9 @@ func (n *creation) run(ctx context.Context) (_ *Sandbox, err error) {
 
 // start starts the sandbox, which has its place.
 func (n *creation) start(ctx context.Context, l locked, g *grant, r *session.Invocation) error {
-	kept := ""
+	var kept keptState
 	if n.from != nil {
-		kept = n.b.kept.path(n.from.Kept)
+		kept = keptState{n.b.kept.path(n.from.Kept), n.from.Seal}
 	}
 	var began time.Time
 	if v, err := r.Verdict(); err == nil && v.Plan.Workspace != nil {

@@ -104,6 +104,7 @@ func (l *managed) unuse() {
 	l.active.calls--
 	l.active.last = l.b.o.Clock.Now()
 	idles := l.active.calls == 0 && l.rec.Idle > 0
+	l.coolLater()
 	l.mu.Unlock()
 	if idles {
 		l.arm()

@@ -52,10 +52,10 @@ func (l locked) keep(ctx context.Context, change func(*registry.Sandbox)) error 
 // boot makes the sandbox's environment and starts it, or has it go on where it was
 // written down in the directory kept. What it makes is undone when it fails, and a
 // refusal is an error of kind ErrDenied.
-func (l locked) boot(ctx context.Context, g *grant, r *session.Invocation, kept string) (*running, *session.Admission, error) {
+func (l locked) boot(ctx context.Context, g *grant, r *session.Invocation, kept keptState) (*running, *session.Admission, error) {
 	b := l.b
 	in := &running{run: r, grant: g, before: l.record().CPU, used: new(atomic.Int64)}
-	if kept == "" {
+	if kept.dir == "" {
 		r.Spares = func(r *session.Invocation) *session.Spare {
 			if in.made = b.warmPool.take(g, r); in.made == nil {
 				return nil
@@ -92,7 +92,7 @@ func (l locked) boot(ctx context.Context, g *grant, r *session.Invocation, kept 
 }
 
 // startIn starts the sandbox, where there is room for it. One made ahead has its own.
-func (l locked) startIn(ctx context.Context, in *running, d sandbox.Driver, kept string) error {
+func (l locked) startIn(ctx context.Context, in *running, d sandbox.Driver, kept keptState) error {
 	if in.made == nil {
 		started, err := l.b.fit.take()
 		if err != nil {
@@ -125,6 +125,9 @@ func (l locked) begin(in *running) {
 	b.background.work.Go(func() { l.watch(in) })
 	l.survive()
 	l.arm()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.coolLater()
 }
 
 // leave takes a running sandbox away from its users.

@@ -39,6 +39,8 @@ type names struct{ id, owner, name string }
 type activity struct {
 	calls int       // under way
 	last  time.Time // when the last one began or ended
+	busy  time.Time // when something else was last seen to go on; see quiet
+	retry time.Time // it is not written away before
 }
 
 // attempts are tries that failed.
@@ -53,11 +55,12 @@ type timers struct {
 	expiry  func() bool // stops it
 	reading func() bool // of the next reading; see meter
 	sample  func() bool // of the next sample; see sampler
+	cool    func() bool // of the next step to be colder; see cooling
 }
 
 // stop stops what would happen by itself.
 func (t *timers) stop() {
-	for _, stop := range []*func() bool{&t.expiry, &t.reading, &t.sample} {
+	for _, stop := range []*func() bool{&t.expiry, &t.reading, &t.sample, &t.cool} {
 		if *stop != nil {
 			(*stop)()
 			*stop = nil
@@ -84,7 +87,7 @@ func (l *managed) record() *Sandbox {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	rec := l.rec.Clone()
-	rec.Used = l.active.last
+	rec.Used, rec.Cold = l.active.last, l.cold()
 	return rec
 }
 

@@ -64,8 +64,18 @@ func (l locked) pause(ctx context.Context, how registry.Action, reason string) e
 	// Half a pause would be neither: it is not given up with its caller.
 	ctx = context.WithoutCancel(ctx)
 	l.mu.Lock()
-	in, state := l.in, l.rec.State
+	in, state, cold := l.in, l.rec.State, l.cold()
 	l.mu.Unlock()
+	if cold == registry.OnDisk && how == registry.Pause {
+		return l.pauseCold(ctx, reason)
+	} else if cold != "" {
+		if err := l.awake(ctx); err != nil {
+			return err
+		}
+		l.mu.Lock()
+		in = l.in
+		l.mu.Unlock()
+	}
 	switch {
 	case state == registry.Paused:
 		return sandbox.Errorf(sandbox.ErrConflict, "pause sandbox "+l.id, "it is paused already")
@@ -92,6 +102,34 @@ func (l locked) pause(ctx context.Context, how registry.Action, reason string) e
 		p.cpu = in.spent(ctx)
 		err := p.stop(ctx)
 		if err == nil {
+			b.events.tell(l.record(), "paused")
+		}
+		return &sandbox.Result{Status: sandbox.StatusSuccess, Reason: reason}, err
+	})
+}
+
+// pauseCold pauses a sandbox that is on the disk already.
+func (l locked) pauseCold(ctx context.Context, reason string) error {
+	b, rec := l.b, l.record()
+	k, err := l.ownerOf(ctx)
+	if err != nil {
+		return err
+	}
+	g, err := b.grants.of(k)
+	if err != nil {
+		return err
+	}
+	p := &pausing{l: l, cpu: rec.CPU, how: registry.Pause}
+	leave, err := p.place(g.profile.Quota)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	intent := audit.Intent{Actor: rec.Actor, Account: l.owner, Kind: "pause_sandbox", Sandbox: l.id, Isolation: rec.Isolation}
+	return audit.Perform(ctx, b.o.Journal, intent, func(ctx context.Context, _ *audit.Operation) (*sandbox.Result, error) {
+		err := l.keep(ctx, p.mark)
+		if err == nil {
+			l.arm()
 			b.events.tell(l.record(), "paused")
 		}
 		return &sandbox.Result{Status: sandbox.StatusSuccess, Reason: reason}, err
@@ -159,8 +197,12 @@ func (p *pausing) writeDown(ctx context.Context, write func(context.Context, str
 	}
 	l.leave(in, true)
 	err = write(ctx, dir)
+	var seal *registry.Seal
 	if err == nil {
-		err = l.keep(ctx, func(s *registry.Sandbox) { p.mark(s); s.Kept = kept })
+		seal, err = l.b.kept.seal(kept)
+	}
+	if err == nil {
+		err = l.keep(ctx, func(s *registry.Sandbox) { p.mark(s); s.Kept, s.Seal = kept, seal })
 	}
 	l.mu.Lock()
 	l.frozen = nil

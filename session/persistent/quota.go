@@ -47,6 +47,7 @@ type stake struct {
 	pausing bool // counts as paused already: a burst of pauses gets no more than one would
 	holds   bool // paused, with its memory where it is
 	limits  sandbox.Limits
+	kept    int64 // bytes of its memory on the disk
 }
 
 func (l *managed) stake() stake {
@@ -59,7 +60,11 @@ func (l *managed) stake() stake {
 	if l.quota.waking {
 		state = registry.Running
 	}
-	return stake{state, l.quota.pausing, l.frozen != nil || l.in != nil, l.rec.Limits}
+	var kept int64
+	if l.rec.Seal != nil {
+		kept = l.rec.Seal.Bytes
+	}
+	return stake{state, l.quota.pausing, l.frozen != nil || l.in != nil, l.rec.Limits, kept}
 }
 
 // place has taken mark that a sandbox takes a place for a change to state, if the quota of its
@@ -101,7 +106,7 @@ func (n *inventory) fits(l *managed, q Quota, limits sandbox.Limits, state regis
 		if have.state != registry.Paused || have.holds {
 			memory += have.limits.Memory
 		}
-		disk += have.limits.Disk + have.limits.Tmp
+		disk += have.limits.Disk + have.limits.Tmp + have.kept
 	}
 	full := func(what string) error {
 		return &sandbox.Error{Op: "quota", Kind: sandbox.ErrExhausted, Problem: "the key's sandboxes have all " + what + " that it may have",
@@ -131,10 +136,21 @@ func (n *inventory) disk(owner string) int64 {
 	all := n.written[owner]
 	for _, l := range n.all {
 		if have := l.stake(); l.owner == owner && have.state != registry.Ended {
-			all += have.limits.Disk + have.limits.Tmp
+			all += have.limits.Disk + have.limits.Tmp + have.kept
 		}
 	}
 	return all
+}
+
+// keptRoom refuses memory on the disk that the key has no room for.
+func (n *inventory) keptRoom(l *managed, q Quota, bytes int64) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if have := n.disk(l.owner); q.Disk > 0 && have+bytes > q.Disk {
+		return &sandbox.Error{Op: "quota", Kind: sandbox.ErrExhausted, Rule: ruleQuota, Hint: "delete a snapshot, or end a sandbox",
+			Problem: fmt.Sprintf("its memory takes %s, and the key has %s of its %s of disk", session.Size(bytes), session.Size(have), session.Size(q.Disk))}
+	}
+	return nil
 }
 
 // snapshotPlace takes a place for one more snapshot of a key, until leave. Those that are

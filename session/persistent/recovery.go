@@ -59,6 +59,8 @@ func (r *recovery) read(ctx context.Context) error {
 		switch {
 		case rec.State == registry.Paused && rec.Kept != "":
 			l.unlock()
+		case rec.State == registry.Running && rec.Kept != "" && !b.o.Private: // it has gone cold
+			l.unlock()
 		case rec.State == registry.Running && rec.Life != nil && !b.o.Private:
 			r.orphans = append(r.orphans, l) // locked until it is known whether it lives
 		default:
@@ -68,6 +70,9 @@ func (r *recovery) read(ctx context.Context) error {
 			continue
 		}
 		b.inventory.put(l.managed)
+		if rec.State == registry.Running && rec.Kept != "" {
+			l.arm() // its time has gone on
+		}
 		if rec.Waits {
 			r.waiting = append(r.waiting, l.managed)
 		}

@@ -5,7 +5,6 @@ package persistent
 import (
 	"context"
 	"errors"
-	"maps"
 	"time"
 
 	"github.com/caisson-run/caisson/sandbox"
@@ -69,11 +68,12 @@ func (l locked) wake(ctx context.Context, k *Key, asked bool) error {
 	b := l.b
 	// The caller may be any client that knows a public port. When it goes away,
 	// a sandbox that is half awake does not end.
+	waits := ctx
 	ctx = context.WithoutCancel(ctx)
 	rec := l.record()
 	switch {
 	case rec.State == registry.Running:
-		return nil
+		return l.warm(waits, k)
 	case rec.State == registry.Ended:
 		return l.gone()
 	case !asked && (!rec.AutoResume || rec.Boots) && !rec.Waits:
@@ -98,9 +98,8 @@ func (l locked) wake(ctx context.Context, k *Key, asked bool) error {
 	}
 	err = l.keep(ctx, func(s *registry.Sandbox) {
 		now := b.o.Clock.Now()
-		s.State, s.Kept, s.Boots, s.Began, s.Life = registry.Running, "", false, now, in.life()
-		s.Placeholders = maps.Clone(in.run.Placeholders())
-		s.Limits = in.run.Plan.Limits // decided anew where it was booted anew
+		in.wokenAs(s)
+		s.State, s.Began = registry.Running, now
 		if !s.Waits || asked {
 			s.Started, s.Ends = now, now.Add(s.Lifetime)
 			s.Resumed++
@@ -116,6 +115,7 @@ func (l locked) wake(ctx context.Context, k *Key, asked bool) error {
 	}
 	l.begin(in)
 	b.events.tell(l.record(), "resumed")
+	l.tellRebooted()
 	return b.kept.drop(rec.Kept)
 }
 
@@ -123,7 +123,7 @@ func (l locked) wake(ctx context.Context, k *Key, asked bool) error {
 func (l locked) goOn(ctx context.Context, g *grant, rec *registry.Sandbox) (*running, error) {
 	b := l.b
 	if rec.Kept != "" {
-		in, _, err := l.boot(ctx, g, g.starting(rec, callFor(rec)), b.kept.path(rec.Kept))
+		in, _, err := l.boot(ctx, g, g.starting(rec, callFor(rec)), keptState{b.kept.path(rec.Kept), rec.Seal})
 		return in, err
 	}
 	l.mu.Lock()

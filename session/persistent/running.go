@@ -26,7 +26,9 @@ type running struct {
 	made   *warmSandbox // the one made ahead that it was; nil without
 	caps   sandbox.Capabilities
 	before time.Duration // CPU time that it used in its life before this start
-	used   *atomic.Int64 // ns of CPU time in its whole life, when it was last read
+	// rebooted says why it began anew with its files, where its memory did not fit.
+	rebooted string
+	used     *atomic.Int64 // ns of CPU time in its whole life, when it was last read
 	// gone ends when it is left, and before that with the reason why it has to be.
 	gone  context.Context
 	leave context.CancelCauseFunc
@@ -45,7 +47,7 @@ func (in *running) close(ctx context.Context) error {
 }
 
 // start has the level make the sandbox, and waits until its agent answers.
-func (in *running) start(ctx context.Context, d sandbox.Driver, kept string) (err error) {
+func (in *running) start(ctx context.Context, d sandbox.Driver, kept keptState) (err error) {
 	r := in.run
 	r.Made.MayHaveRun()
 	ctx, cancel := context.WithTimeout(ctx, session.StartAllowance)
@@ -70,13 +72,13 @@ func (in *running) start(ctx context.Context, d sandbox.Driver, kept string) (er
 		return in.watchable(ctx)
 	}
 	make := d.Start
-	if kept != "" {
+	if kept.dir != "" {
 		restorer, ok := d.(sandbox.Restorer)
 		if !ok {
 			return cannotPause(d.Name())
 		}
 		make = func(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
-			return restorer.Restore(ctx, spec, kept)
+			return in.restore(ctx, restorer, kept)
 		}
 	}
 	box, err := make(ctx, in.env.Spec)
@@ -89,6 +91,29 @@ func (in *running) start(ctx context.Context, d sandbox.Driver, kept string) (er
 		return err
 	}
 	return in.watchable(ctx)
+}
+
+// restore has it go on as it was written down, or begin anew with the files that lie beside
+// memory that does not fit any more.
+func (in *running) restore(ctx context.Context, d sandbox.Restorer, kept keptState) (sandbox.Instance, error) {
+	err := kept.memory()
+	if err == nil {
+		var box sandbox.Instance
+		if box, err = d.Restore(ctx, in.env.Spec, kept.dir); err == nil {
+			return box, nil
+		}
+	}
+	if !errors.Is(err, sandbox.ErrMisfit) {
+		return nil, err
+	}
+	files, ferr := kept.files()
+	if errors.Is(ferr, errNoFiles) {
+		return nil, err
+	} else if ferr != nil {
+		return nil, errors.Join(err, ferr)
+	}
+	in.rebooted = err.Error()
+	return d.Restore(ctx, in.env.Spec, files)
 }
 
 // connect begins a session with the agent. Code that took the agent's place

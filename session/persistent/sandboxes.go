@@ -132,6 +132,8 @@ type Sandboxes struct {
 	ready      readiness
 	fit        fit
 	builds     builds
+	// writers and wakers bound how many go cold, and wake, at once.
+	writers, wakers chan struct{}
 }
 
 // OpenSandboxes takes over the sandboxes of a state directory. ErrConflict means
@@ -187,6 +189,7 @@ func newSandboxes(o SandboxesOptions, writes *records) *Sandboxes {
 	b.grants = &grants{o: &b.o, writes: writes, known: map[grantName]*grant{}}
 	b.inventory = newInventory(b.background)
 	b.kept = &keptDirs{dir: filepath.Join(o.State.Path(), keptDir), removeAll: o.removeAll}
+	b.writers, b.wakers = make(chan struct{}, writersAtOnce), make(chan struct{}, wakersAtOnce)
 	b.warmPool = newWarmPool(b)
 	return b
 }

@@ -37,7 +37,8 @@ func (h *Handle) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
 			return err
 		}
 		s.Sandbox = l.record()
-		if s.Bytes, err = b.kept.size(s.Kept); err == nil {
+		if s.Seal, err = b.kept.seal(s.Kept); err == nil {
+			s.Bytes = s.Seal.Bytes
 			err = b.inventory.addSnapshot(ctx, b.o.Registry, s, g.profile.Quota)
 		}
 		if err != nil {
@@ -56,6 +57,9 @@ func (h *Handle) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
 // caller's.
 func (l locked) copyDown(ctx context.Context, kind string) (kept string, err error) {
 	b := l.b
+	if err := l.awake(ctx); err != nil {
+		return "", err
+	}
 	ctx = context.WithoutCancel(ctx)
 	l.mu.Lock()
 	in, rec := l.in, l.rec

@@ -43,6 +43,9 @@ func (in *running) life() *registry.Life {
 func (l locked) survive() {
 	l.mu.Lock()
 	in, rec := l.in, l.rec
+	if l.cold() == registry.Frozen {
+		in = l.frozen
+	}
 	l.mu.Unlock()
 	if in == nil {
 		return

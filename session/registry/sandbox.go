@@ -29,6 +29,16 @@ const (
 	Ended    State = "ended"
 )
 
+// Coldness is how far a sandbox that runs, and that nothing uses, has gone cold by itself;
+// empty is not at all. The next request wakes it.
+type Coldness string
+
+// How cold it can be.
+const (
+	Frozen Coldness = "frozen" // it stands still in memory
+	OnDisk Coldness = "disk"   // there is no process of it
+)
+
 // Action is what happens to a sandbox whose time is over. The zero value ends
 // it.
 type Action string
@@ -124,9 +134,14 @@ type Sandbox struct {
 	Life *Life `json:"life,omitempty"`
 	// Workspace is its copy-on-write workspace; nil without.
 	Workspace *Workspace `json:"workspace,omitempty"`
-	// Kept is the directory that holds its memory and files while it is paused,
-	// relative to the state directory.
+	// Kept is the directory that holds its memory and files while it is paused, or has
+	// gone cold, relative to the state directory. Seal is what is known of it.
 	Kept string `json:"kept,omitempty"`
+	Seal *Seal  `json:"seal,omitempty"`
+	// Rebooted says why it last began anew with its files alone, when its memory did not fit.
+	Rebooted string `json:"rebooted,omitempty"`
+	// Cold says how far it has gone cold, as the process knows that has it: Frozen or OnDisk.
+	Cold Coldness `json:"-"`
 	// Boots says that Kept has its files alone: it begins anew when it is resumed,
 	// which a caller has to ask for.
 	Boots bool `json:"boots,omitempty"`
@@ -175,6 +190,10 @@ func (s *Sandbox) Clone() *Sandbox {
 		c.Life = &life
 	}
 	c.Workspace = s.Workspace.clone()
+	if s.Seal != nil {
+		seal := *s.Seal
+		c.Seal = &seal
+	}
 	c.Limits.Explicit, c.Posture.Limits = maps.Clone(s.Limits.Explicit), maps.Clone(s.Posture.Limits)
 	return &c
 }

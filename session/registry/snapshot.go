@@ -21,8 +21,9 @@ type Snapshot struct {
 	Created time.Time `json:"created"`
 	// Kept is the directory that holds it, relative to the state directory's.
 	Kept string `json:"kept"`
-	// Bytes is how large that is.
+	// Bytes is how large that is, and Seal what is known of it.
 	Bytes int64 `json:"bytes,omitempty"`
+	Seal  *Seal `json:"seal,omitempty"`
 	// Sandbox is what was written down.
 	Sandbox *Sandbox `json:"sandbox"`
 }

@@ -8,6 +8,7 @@ import (
 
 	"gvisor.dev/gvisor/pkg/sentry/checkpoint"
 	"gvisor.dev/gvisor/pkg/sentry/fscheckpoint"
+	"gvisor.dev/gvisor/pkg/state/statefile"
 	"gvisor.dev/gvisor/runsc/boot"
 	"gvisor.dev/gvisor/runsc/config"
 	gvisor "gvisor.dev/gvisor/runsc/sandbox"
@@ -30,7 +31,7 @@ func (w *instance) save(c protocol.Command) error {
 		all := []checkpoint.ResourceID{{Path: fscheckpoint.AllTmpfsPath}}
 		return k.FSSave(w.conf, w.order.ID, c.Dir, gvisor.FSSaveOpts{Paths: all, ExitAfterSaving: c.End})
 	}
-	return k.Checkpoint(w.conf, w.order.ID, c.Dir, gvisor.CheckpointOpts{Resume: !c.End, ExcludeCommittedZeroPages: true})
+	return k.Checkpoint(w.conf, w.order.ID, c.Dir, gvisor.CheckpointOpts{Resume: !c.End, ExcludeCommittedZeroPages: true, Compression: statefile.CompressionLevelNone})
 }
 
 // restore lets the sandbox go on from a snapshot, with a new wire where it has
