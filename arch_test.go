@@ -75,8 +75,8 @@ func checkImports(pkgs []pkg) (broken []string) {
 		for _, dep := range p.Imports {
 			d := strings.TrimPrefix(dep, "./")
 			switch {
-			case path == "sandbox" && strings.Contains(strings.Split(dep, "/")[0], "."):
-				breaks(p, dep, "sandbox imports only the standard library")
+			case (path == "sandbox" || path == "interpreter") && strings.Contains(strings.Split(dep, "/")[0], "."):
+				breaks(p, dep, "it imports only the standard library")
 			case firstParty(dep) && under(d, levels...) && !under(path, levels...) && path != "." && !main && !testOnly(path):
 				breaks(p, dep, "only cmd/caisson, caisson.go and tools name drivers")
 			case firstParty(dep) && testOnly(d) && !testOnly(path) && !under(path, "internal/tools"):
@@ -107,8 +107,8 @@ func checkImports(pkgs []pkg) (broken []string) {
 			case !firstParty(dep):
 			case under(path, frontends...) && under(d, levels...):
 				breaks(p, dep, "a frontend never reaches a driver")
-			case under(path, "client") && d != "client" && d != "sandbox":
-				breaks(p, dep, "the client runs anywhere, and knows package sandbox alone")
+			case under(path, "client") && d != "client" && d != "sandbox" && d != "interpreter":
+				breaks(p, dep, "the client runs anywhere, and knows the words of packages sandbox and interpreter alone")
 			case under(path, levels...) && under(d, append(slices.Clone(frontends), "policy", "session", "audit", "approval")...):
 				breaks(p, dep, "a driver carries out what others have decided")
 			case under(path, "approval") && under(d, append(slices.Concat(frontends, levels), "session", "policy", "audit")...):

@@ -70,6 +70,9 @@ func SourceName(c *Call, p program) string {
 	if c.File != "" {
 		return filepath.Base(c.File)
 	}
+	if c.Source.Cell {
+		return "cell" + p.ext
+	}
 	return "main" + p.ext
 }
 

@@ -10,6 +10,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/caisson-run/caisson/interpreter"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -22,6 +23,11 @@ type Source struct {
 	Name     string // for messages and for the language: "analyse.py", "-"; may be empty
 	Language string // a name of Languages; empty asks the shebang, then Name
 	Code     []byte
+	// Cell says that it runs in a context: Language is one of package interpreter, or the
+	// name of a kernel. Context is its ID; empty is the default one of the language.
+	// MakeContext makes it of Language where it is not there.
+	Cell, MakeContext bool
+	Context           string
 }
 
 // ReadSource reads code, and no more of it than one byte over MaxSource, by which it is
@@ -60,6 +66,9 @@ func (s Source) plan() (program, error) {
 	if i := bytes.IndexByte(s.Code, 0); i >= 0 {
 		return refuse(fmt.Sprintf("it is not source code: byte %d is NUL", i), "show data with --mount; name a program's source or an ELF file")
 	}
+	if s.Cell {
+		return cellProgram(s.Language)
+	}
 	if s.Language != "" {
 		l, err := languageNamed(s.Language)
 		if err != nil {
@@ -81,6 +90,18 @@ func (s Source) plan() (program, error) {
 		return refuse("Go is compiled, and takes a command", "show it and run that: caisson run --toolchain /usr/local/go --memory 1GiB --mount "+s.Name+" -- go run "+path.Base(s.Name))
 	}
 	return refuse("its language cannot be told from its name, and it has no #! line", "name it with --lang: "+strings.Join(Languages()[:6], ", ")+" and more")
+}
+
+// cellProgram is what a policy hears that a cell is run with. The agent inside finds the kernel.
+func cellProgram(language string) (program, error) {
+	switch language {
+	case interpreter.TypeScript:
+		return program{language: language, Argv: []string{"node"}, ext: ".ts"}, nil
+	case interpreter.Python, interpreter.JavaScript, interpreter.Bash:
+		l, err := languageNamed(language)
+		return program{language: language, Argv: l.argv, ext: l.ext[0]}, err
+	}
+	return program{language: language, Argv: []string{language}}, nil
 }
 
 // isELF says whether code is a program of this platform's format. What its

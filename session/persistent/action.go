@@ -85,6 +85,9 @@ func (a *action) begin(ctx context.Context, k *Key, g *grant, call *session.Call
 		return r.Failed(ctx, a.l.b.o.Journal, err)
 	}
 	r.Intent.Env = append(r.Intent.Env, slices.Sorted(maps.Keys(r.Plan.Env))...)
+	if c := call.Source; c != nil && c.Cell {
+		r.Intent.Labels = map[string]string{"context": cmp.Or(c.Context, c.Language)}
+	}
 	if err := r.ReadCode(ctx, call.Argv, in.run); err != nil {
 		return r.Failed(ctx, a.l.b.o.Journal, err)
 	}
@@ -156,6 +159,9 @@ func (a *action) approve(ctx context.Context) error {
 			return nil, err
 		}
 		s.User, s.Sandbox, s.Generation, s.Network = a.User.Name, r.Name, a.in.run.ID, a.reached()
+		if c := r.Call.Source; c != nil && c.Cell {
+			s.Options = append(s.Options, "in the "+cmp.Or(c.Context, "default")+" context of "+c.Language+", with what earlier cells have left there")
+		}
 		argv := r.Call.Argv
 		if r.Program != nil {
 			argv = append(slices.Clone(r.Call.Program), r.Call.Argv...)
