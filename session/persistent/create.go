@@ -92,6 +92,10 @@ type Template struct {
 // BaseTemplate is what a sandbox is made of that names no template.
 const BaseTemplate = "base"
 
+// InterpreterTemplate is what E2B's code interpreter asks for. Where no template of that name
+// was built, it is the base one.
+const InterpreterTemplate = "code-interpreter-v1"
+
 // Templates are the names of those that there are, sorted.
 func (b *Sandboxes) Templates() []string {
 	names := slices.Sorted(maps.Keys(b.o.Templates))

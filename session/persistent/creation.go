@@ -69,6 +69,10 @@ func (n *creation) record(lifetime time.Duration) (*registry.Sandbox, error) {
 	}
 	if from == nil {
 		m, err := n.b.madeOf(n.key, rec.Template)
+		if errors.Is(err, sandbox.ErrNotFound) && rec.Template == InterpreterTemplate {
+			rec.Template = BaseTemplate
+			m, err = n.b.madeOf(n.key, rec.Template)
+		}
 		if err != nil {
 			return nil, err
 		}
