@@ -82,6 +82,8 @@ func New(o Options) *Server {
 	s.changeSets()
 	s.observations()
 	s.programs()
+	s.cells()
+	s.contexts()
 	s.runs()
 	s.sockets()
 	s.files()
