@@ -156,7 +156,7 @@ test-docker-all: ## the Docker level's whole suite on Docker, on Podman and with
 	@if [ "$$(id -u)" = 0 ]; then .ci/need podman runc; fi
 	@$(MAKE) --no-print-directory test-docker DOCKER_LATER=
 	@if [ "$$(id -u)" = 0 ]; then CAISSON_TEST_ENGINE=yes $(MAKE) --no-print-directory test-e2b E2B_RUN='^TestDocker$$$$'; fi
-	@if [ "$$(id -u)" = 0 ]; then CAISSON_TEST_ENGINE=yes go test -count=1 -timeout 10m -run '^TestDeclaredRequests$$/^docker' ./internal/roadtest; fi
+	@if [ "$$(id -u)" = 0 ]; then CAISSON_TEST_ENGINE=yes go test -count=1 -timeout 10m -run '^Test(DeclaredRequests|Template)$$/^docker' ./internal/roadtest; fi
 
 # No registry that tests can reach has Kata Containers, so this is for who has them:
 # KATA is an engine whose runtime "kata" they are. Where processors are emulated

@@ -3,6 +3,7 @@
 package roadtest
 
 import (
+	"archive/tar"
 	"bytes"
 	"path/filepath"
 	"strings"
@@ -14,11 +15,22 @@ import (
 	"github.com/caisson-run/caisson/session/persistent"
 )
 
-// A template of a key is the root of its sandbox, home and all, and what it starts runs when
-// the sandbox is handed out.
-func TestTemplateOnGVisor(t *testing.T) {
+// A template of a key is the same root on each level: its files and home, its variables, its
+// user and where programs begin. What it starts runs when the sandbox is handed out.
+func TestTemplate(t *testing.T) {
+	for _, level := range []string{"gvisor", "process", "docker"} {
+		t.Run(level, func(t *testing.T) {
+			if level == "docker" {
+				startEngine(t)
+			}
+			templateOn(t, level)
+		})
+	}
+}
+
+func templateOn(t *testing.T, level string) {
 	dir := filepath.Join(t.TempDir(), "state")
-	l := openLiving(t, dir, "gvisor", func(o *persistent.SandboxesOptions) { o.EndOnClose = true })
+	l := openLiving(t, dir, level, func(o *persistent.SandboxesOptions) { o.EndOnClose = true })
 	images, err := image.OpenStore(filepath.Join(dir, "images"))
 	if err != nil {
 		t.Fatal(err)
@@ -28,12 +40,17 @@ func TestTemplateOnGVisor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	for _, layer := range [][]byte{imagetest.Programs(t, "sh", "sleep", "cat"), imagetest.Layer(t, "tmp/", "home/", "home/user/", "home/user/note=of the template\n", "made=here\n")} {
+	files := imagetest.Layer(t, "tmp/", "etc/", "etc/passwd=root:x:0:0::/root:/bin/sh\napp:x:1234:1235::/srv/app:/bin/sh\n", "etc/group=root:x:0:\nstaff:x:1235:\n",
+		"home/", "home/user/", "home/user/note=of the template\n", "made=here\n", "to-made->made", "srv/", "srv/app/",
+		tar.Header{Typeflag: tar.TypeReg, Name: "srv/app/own", Mode: 0o600, Uid: 1234, Gid: 1235})
+	for _, layer := range [][]byte{imagetest.Programs(t, "sh", "sleep", "cat", "id"), files} {
 		if err := b.Put(t.Context(), bytes.NewReader(layer)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	built, err := b.Finish(t.Context(), "sha256:"+strings.Repeat("1", 64), image.Config{Start: "echo started >/tmp/started; sleep 1000", Ready: "test -s /tmp/started"})
+	built, err := b.Finish(t.Context(), "sha256:"+strings.Repeat("1", 64), image.Config{
+		Env: []string{"PATH=/usr/bin:/bin", "MODE=of the template"}, User: "app", WorkingDir: "/srv/app", Start: "echo started $MODE >/tmp/started; sleep 1000", Ready: "test -s /tmp/started",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +61,16 @@ func TestTemplateOnGVisor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := l.sh(t, s.ID, "cat /made ~/note /tmp/started"); got != "here\nof the template\nstarted" {
-		t.Errorf("%q", got)
+	for command, want := range map[string]string{
+		"cat /to-made ~/note /tmp/started":                "here\nof the template\nstarted of the template",
+		"pwd; echo $MODE; echo ${PATH#/opt/caisson/bin:}": "/srv/app\nof the template\n/usr/bin:/bin",
+		"id -un; id -u; id -g":                            "app\n1234\n1235",
+		"cat own && echo its user reads what is its own":  "its user reads what is its own",
+		"echo x 2>/dev/null >/made || echo refused":       "refused",
+		"echo x >~/other && cat ~/other":                  "x",
+	} {
+		if got := l.sh(t, s.ID, command); got != want {
+			t.Errorf("%s: %q, want %q", command, got, want)
+		}
 	}
 }
