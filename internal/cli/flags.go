@@ -200,7 +200,7 @@ func readFiles(c *session.Call, f *runFlags) (err error) {
 }
 
 // readSecrets reads where secrets are from, never what they are.
-func readSecrets(c *session.Call, f *runFlags) (err error) {
+func readSecrets(c *session.Call, f *networkFlags) (err error) {
 	for _, text := range f.secrets {
 		s, err := policy.ParseSecret(text)
 		if err != nil {

@@ -223,7 +223,7 @@ func (a *app) call(cmd *cobra.Command, f *runFlags, args []string) (*session.Cal
 			return err
 		},
 		func() error { return readWatch(c, f.watch) },
-		func() error { return readSecrets(c, f) },
+		func() error { return readSecrets(c, &f.networkFlags) },
 	} {
 		if err := step(); err != nil {
 			return nil, nil, err

@@ -27,7 +27,8 @@ import (
 // buildFlags are the flags of template build.
 type buildFlags struct {
 	file, from, policy  string
-	args, allow         []string
+	args                []string
+	network             networkFlags
 	limits              limitFlags
 	noCache, bestEffort bool
 	insecure, asJSON    bool
@@ -44,10 +45,13 @@ file's own directory where none is named, but for what .dockerignore names there
 data-analysis and code-interpreter-v1 need no file: caisson knows them.
 
 Steps run on gVisor as the sandbox's own root, with the hosts of the file's network and
-of --allow. None runs on this host. The network of the build is none of the template's.`,
+of --allow. None runs on this host. The network of the build is none of the template's.
+A secret of --secret, or of the policy, is put into requests on their way out: steps have
+a placeholder of it, and so has what they leave in the template.`,
 		Example: `  caisson template build data -f template.yaml
   caisson template build app:v2 -f Dockerfile --allow preset:apt .
   caisson template build py --from python:3.14-slim
+  caisson template build app --allow npm.example.com --secret NPM_TOKEN=env:NPM_TOKEN@npm.example.com
   caisson template build data-analysis
   caisson template build data-analysis --from debian:12`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -65,7 +69,7 @@ of --allow. None runs on this host. The network of the build is none of the temp
 	fs.StringVarP(&f.file, "file", "f", "", "build from `FILE`: a Dockerfile, or YAML where its name ends in .yaml or .yml (DIR/template.yaml, else DIR/Dockerfile)")
 	fs.StringVar(&f.from, "from", "", "start from another `IMAGE`, template:NAME or host; without a file that is all")
 	fs.StringArrayVar(&f.args, "build-arg", nil, "value of an ARG of the Dockerfile: `NAME=VALUE`")
-	fs.StringArrayVar(&f.allow, "allow", nil, "let steps reach `HOST`, beside those of the file; as for run")
+	f.network.add(fs)
 	fs.BoolVar(&f.noCache, "no-cache", false, "run every step, also where its result is known")
 	fs.BoolVar(&f.insecure, "insecure-registry", false, "pull images from their registry without TLS")
 	policyVar(fs, &f.policy, "policy `FILE` that bounds the steps")
@@ -92,10 +96,13 @@ func (a *app) doBuild(cmd *cobra.Command, f *buildFlags, args []string) error {
 		defer r.Dir.Close()
 	}
 	r.Call = session.Call{Frontend: "cli"}
-	r.Call.Actor, r.Call.Operator, r.Call.Network = actor(), true, f.allow
+	r.Call.Actor, r.Call.Operator, r.Call.Network = actor(), true, f.network.allow
 	r.Call.BestEffort, r.Call.InsecureRegistry, r.Call.OnNotice = f.bestEffort, f.insecure, func(s string) { a.note("%s", s) }
 	r.Call.OnRefused = a.refusals()
 	if err := f.limits.read(&r.Call.Limits); err != nil {
+		return err
+	}
+	if err := readSecrets(&r.Call, &f.network); err != nil {
 		return err
 	}
 	o, err := a.open(contextOf(cmd), f.policy)

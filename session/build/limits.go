@@ -20,6 +20,9 @@ func DefaultLimits() sandbox.Limits {
 	}
 }
 
+// network is what steps reach: what the caller says, and what the definition does.
+func (w *work) network() []string { return slices.Concat(w.Call.Network, w.def.Network) }
+
 // limits are those of a step: what the caller says, else what the definition does, else
 // the defaults where the policy lets them through.
 func (w *work) limits() sandbox.Limits {

@@ -131,6 +131,7 @@ func (w *work) judge(name string) error {
 	if r, err := reference.Parse(name); err == nil && r.Kind == reference.Template {
 		c.OwnImage = w.Images.MayHave(r, w.Owner) // the operator's own policy bounds the operator
 	}
+	c.Network = w.network()
 	w.roomy = true
 	c.Limits = w.limits()
 	if w.Session.MayStart(&c) == nil {
@@ -229,7 +230,7 @@ func (w *work) findKeys(ctx context.Context) error {
 			key = w.bases[i].Digest
 		}
 		// A key's layers are its own.
-		key = digestOf("base", key, runtime.GOARCH, w.Owner, w.Session.PolicyDigest(), w.def.Network, w.Call.Network)
+		key = digestOf("base", key, runtime.GOARCH, w.Owner, w.Session.PolicyDigest(), w.def.Network, w.Call.Network, w.Call.Secrets)
 		w.keys[i] = []string{key}
 		for n := range s.Steps {
 			step := s.Steps[n]

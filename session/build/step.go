@@ -101,7 +101,7 @@ func (w *work) carryOut(ctx context.Context, tree *image.Builder, s *template.St
 	if c.Cwd == "" {
 		c.Cwd = "/"
 	}
-	c.Network = append(c.Network[:len(c.Network):len(c.Network)], w.def.Network...)
+	c.Network = w.network()
 	c.Limits = w.limits()
 	c.Step = &environment.Step{Tree: tree, User: user, Config: image.Config{Env: s.Env, User: s.User, WorkingDir: s.Dir}}
 	c.Changed = func(_ context.Context, layer io.Reader) error {
