@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 
@@ -160,9 +161,19 @@ func refuseHeld(held []changes.Entry) error {
 			lines, hint = append(lines, fmt.Sprintf("and %d more", len(held)-i)), hint+" ..."
 			break
 		}
-		lines, hint = append(lines, changes.Shown(e.Path)+" ("+strings.Join(e.Held, "; ")+")"), hint+" --held "+changes.Shown(e.Path)
+		lines, hint = append(lines, changes.Shown(e.Path)+" ("+because(e)+")"), hint+" --held "+changes.Shown(e.Path)
 	}
 	return &sandbox.Error{Op: "make a branch", Kind: sandbox.ErrDenied, Problem: "the commits change what is held back: " + strings.Join(lines, ", "), Rule: "built-in: what the host would run", Hint: hint}
+}
+
+// because is why e is held back, for a sentence that names it.
+func because(e changes.Entry) string {
+	own := changes.Shown(path.Base(e.Path)) + ": "
+	var why []string
+	for _, w := range e.Held {
+		why = append(why, strings.TrimPrefix(w, own))
+	}
+	return strings.Join(why, "; ")
 }
 
 // one plans one commit of the set: what is not held back, or named, and not ignored.
@@ -179,7 +190,7 @@ func (in *inside) one(ctx context.Context, ignored func(string, bool) bool, o Op
 		switch {
 		case len(e.Held) > 0 && !slices.Contains(o.Held, e.Path):
 			if e.Type != changes.Dir {
-				out.Left = append(out.Left, changes.Left{Path: e.Path, Why: "held back: " + strings.Join(e.Held, "; ")})
+				out.Left = append(out.Left, changes.Left{Path: e.Path, Why: "held back: " + because(e)})
 			}
 			continue
 		case e.Op != changes.Remove && ignored(e.Path, e.Type == changes.Dir):
