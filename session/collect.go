@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -48,6 +49,7 @@ type collectOptions struct {
 type collectedFiles struct {
 	o     collectOptions
 	dests []*os.Root // where those of each wish go
+	made  []string   // directories that were not there before, a later one below an earlier
 }
 
 // openCollected opens where files are to go, before anything runs: code that may write to a
@@ -73,11 +75,14 @@ func openCollected(o collectOptions) (*collectedFiles, error) {
 	return f, nil
 }
 
-// Close lets go of where files go.
+// Close lets go of where files go. What was made for them and got none is removed.
 func (f *collectedFiles) Close() error {
 	var errs []error
 	for _, root := range f.dests {
 		errs = append(errs, root.Close())
+	}
+	for _, dir := range slices.Backward(f.made) {
+		_ = syscall.Rmdir(dir) // one that holds something stays
 	}
 	return errors.Join(errs...)
 }
@@ -120,6 +125,15 @@ func (f *collectedFiles) open(dest string) (*os.Root, error) {
 		defer top.Close()
 		return openBelowOrMake(top, filepath.ToSlash(rel))
 	}
+	var missing []string
+	for dir := dest; ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
+			break
+		}
+		missing = append(missing, dir)
+	}
+	slices.Reverse(missing)
+	f.made = append(f.made, missing...)
 	if err := os.MkdirAll(dest, 0o755); err != nil {
 		return nil, err
 	}

@@ -18,6 +18,24 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
+// A directory that was made for files and got none is gone afterwards; one that was there
+// stays, and so does one that got some.
+func TestEmptyDest(t *testing.T) {
+	top := t.TempDir()
+	wishes := []policy.CollectWish{{Pattern: "*", Dest: top}, {Pattern: "*", Dest: filepath.Join(top, "a/empty/one")}, {Pattern: "*", Dest: filepath.Join(top, "a/b")}}
+	f, err := openCollected(collectOptions{Wishes: wishes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.dests[2].WriteFile("file", nil, 0o600), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	list, err := os.ReadDir(filepath.Join(top, "a"))
+	if err != nil || len(list) != 1 || list[0].Name() != "b" {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
 // Where files go is settled before anything runs: no link that code leaves in a
 // directory that it may write to leads them elsewhere.
 func TestOpenDest(t *testing.T) {
