@@ -34,14 +34,17 @@ func (f *File) boundIsolation(level string) *refusal {
 }
 
 // add is the hint to add a line of YAML to f.
-func (f *File) add(line string) string {
-	if f.Name == builtinName {
+func (f *File) add(line string) string { return Add(f.Name, line) }
+
+// Add is the hint that adds a line to the policy of a name: a file's, or a preset's.
+func Add(name, line string) string {
+	if name == builtinName {
 		return "ask the operator for a policy that has " + line
 	}
-	if name, ok := strings.CutPrefix(f.Name, PresetPrefix); ok {
-		return "write it down with caisson policy init --preset " + name + " -o FILE, and add to FILE: " + line
+	if preset, ok := strings.CutPrefix(name, PresetPrefix); ok {
+		return "write it down with caisson policy init --preset " + preset + " -o FILE, and add to FILE: " + line
 	}
-	return "add to " + f.Name + ": " + line
+	return "add to " + name + ": " + line
 }
 
 // limitBound is the most that f allows of l and the line that says so.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caisson-run/caisson/egress/rule"
 	"github.com/caisson-run/caisson/egress/wire"
+	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -69,7 +70,7 @@ func hint(rec *wire.Record, policyName string) string {
 		entry += ":PORT"
 	}
 	if policyName != "" {
-		return "add to " + policyName + ": network: {allow: [" + strconv.Quote(entry) + "]}"
+		return policy.Add(policyName, "network: {allow: ["+strconv.Quote(entry)+"]}")
 	}
 	return "allow it with --allow " + entry
 }
