@@ -94,6 +94,25 @@ func languageOf(name string) (language, bool) {
 	return language{}, false
 }
 
+// Interpreter is the program that runs a call's file or source, as far as the language's
+// name or the file's say; empty for a command.
+func Interpreter(c *Call) string {
+	name, named := c.File, c.FileLanguage
+	if c.Source != nil {
+		name, named = c.Source.Name, c.Source.Language
+	}
+	l, ok := languageOf(name)
+	if named != "" {
+		var err error
+		l, err = languageNamed(named)
+		ok = err == nil
+	}
+	if !ok {
+		return ""
+	}
+	return l.argv[0]
+}
+
 // shebang reads "#!" of a script as the kernel does: the interpreter, and the
 // rest of the line as one argument. env is resolved to what it would look up.
 func shebang(code []byte) (argv []string, ok bool) {

@@ -20,10 +20,13 @@ import (
 // directory, and needs a directory of this host that no sandbox has by itself: it names
 // the directory. A program that failed may be another one inside than the caller's.
 func (a *app) hintToolchain(f *runFlags, call *session.Call, res *sandbox.Result) {
-	if f.json || f.image+f.template != "" || f.rootfs != "" || call.Source != nil || call.File != "" || len(call.Argv) == 0 || res.ExitCode == nil || *res.ExitCode == 0 {
+	if f.json || f.image+f.template != "" || f.rootfs != "" || res.ExitCode == nil || *res.ExitCode == 0 {
 		return
 	}
-	name, missing := call.Argv[0], *res.ExitCode == exitNotFound
+	name, missing := session.Interpreter(call), *res.ExitCode == exitNotFound
+	if call.Source == nil && call.File == "" && len(call.Argv) > 0 {
+		name = call.Argv[0]
+	}
 	if strings.Contains(name, "/") {
 		if to, dir := base(name, f.workspace); missing && dir != "" {
 			a.note("%s leads to %s, which is not in the sandbox (--toolchain %s shows it)", sandbox.Quoted(name), sandbox.Quoted(to), typed([]string{dir}))
@@ -31,17 +34,34 @@ func (a *app) hintToolchain(f *runFlags, call *session.Call, res *sandbox.Result
 		return
 	}
 	at, err := exec.LookPath(name)
-	if err != nil || !filepath.IsAbs(at) {
+	if err != nil || !filepath.IsAbs(at) { // LookPath of no name is an error, too
 		return
 	}
+	venv := venvOf(at)
 	at, dir := toolchainOf(at)
-	switch {
-	case dir == "" || slices.Contains(call.Toolchains, dir):
-	case missing:
-		a.note("%s is %s on this host, and not in the sandbox (--toolchain %s shows it)", sandbox.Quoted(name), sandbox.Quoted(at), typed([]string{dir}))
-	case !beneath(at, "/usr/bin") && !beneath(at, "/bin"):
-		a.note("%s inside is this host's own, and not yours, %s (--toolchain %s shows that)", sandbox.Quoted(name), sandbox.Quoted(at), typed([]string{dir}))
+	var flags []string
+	for _, d := range []string{venv, dir} {
+		if d != "" && !slices.Contains(call.Toolchains, d) {
+			flags = append(flags, "--toolchain "+typed([]string{d}))
+		}
 	}
+	switch {
+	case len(flags) == 0:
+	case missing:
+		a.note("%s is %s on this host, and not in the sandbox (%s shows it)", sandbox.Quoted(name), sandbox.Quoted(at), strings.Join(flags, " "))
+	case !beneath(at, "/usr/bin") && !beneath(at, "/bin"):
+		a.note("%s inside is this host's own, and not yours, %s (%s shows that)", sandbox.Quoted(name), sandbox.Quoted(at), strings.Join(flags, " "))
+	}
+}
+
+// venvOf is the virtual environment of Python's that a program lies in; empty where it lies
+// in none. What its own Python is a link to is a toolchain of its own.
+func venvOf(program string) string {
+	dir := filepath.Dir(filepath.Dir(program))
+	if _, err := os.Stat(filepath.Join(dir, "pyvenv.cfg")); err != nil {
+		return ""
+	}
+	return dir
 }
 
 // toolchainOf is the program that a name in PATH stands for, and the directory whose bin
