@@ -40,7 +40,7 @@ type limitFlag struct {
 
 func limitTable() []limitFlag {
 	return []limitFlag{
-		{sandbox.LimitWall, "timeout", "wall-clock `TIME`: 5s, 2m; none with -t"},
+		{sandbox.LimitWall, "timeout", "wall-clock `TIME`: 5s, 2m"},
 		{sandbox.LimitCPUTime, "cpu-time", "CPU `TIME` of all processes together: 20s"},
 		{sandbox.LimitCPUs, "cpus", "share of processors: `N`, such as 0.5"},
 		{sandbox.LimitMemory, "memory", "memory of all processes, without swap: `SIZE`, such as 128MiB"},

@@ -140,6 +140,7 @@ type boundFlags struct {
 func (f *boundFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.isolation, "isolation", "", "`LEVEL` of isolation; caisson doctor lists them (gvisor)")
 	f.limits.add(fs, sandbox.DefaultLimits())
+	fs.Lookup("timeout").Usage += "; none with -t"
 	fs.StringArrayVar(&f.watch, "watch", nil, "watch usage by a `RULE`: 'cpu_percent > 80 for 10s do kill' (or report)")
 	policyVar(fs, &f.policy, "policy `FILE` that bounds this run")
 	fs.Var(&once{to: &f.preset}, "preset", "bound this run by a policy that caisson brings along: `NAME` "+strings.Join(policy.Presets(), ", "))
