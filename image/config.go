@@ -24,6 +24,8 @@ type Config struct {
 	// that succeeds once that can be used. Templates alone have them.
 	Start string `json:"start,omitempty"`
 	Ready string `json:"ready,omitempty"`
+	// Warmup is Python that is run once before the memory of such a sandbox is kept.
+	Warmup string `json:"warmup,omitempty"`
 }
 
 // document is the JSON of a configuration, as far as it is of interest.

@@ -80,6 +80,15 @@ func withoutHooks(c Call) Call {
 // CheckLasting refuses what a sandbox made ahead could not show as it is when the
 // call comes: what is looked at then, by name, and judged.
 func (s Shape) CheckLasting() error {
+	if s.plan.Image != nil {
+		return &sandbox.Error{Op: "pool", Kind: sandbox.ErrUnsupported, Problem: "no sandbox is made ahead with a container image",
+			Hint: "its name may mean another one when the call comes; use the host's toolchain"}
+	}
+	return s.CheckPristine()
+}
+
+// CheckPristine is CheckLasting for who compares the image itself when the call comes.
+func (s Shape) CheckPristine() error {
 	refuse := func(what, hint string) error {
 		return &sandbox.Error{Op: "pool", Kind: sandbox.ErrUnsupported, Problem: "no sandbox is made ahead with " + what, Hint: hint}
 	}
@@ -87,8 +96,6 @@ func (s Shape) CheckLasting() error {
 	switch {
 	case p.Workspace != nil || len(p.Mounts)+len(p.Volumes)+len(p.Toolchains) > 0 || p.PathTools != nil || p.Rootfs != nil || s.call.File != "":
 		return refuse("files of the host's", "they may change until the call comes; leave them out, or hand the program its data as input")
-	case p.Image != nil:
-		return refuse("a container image", "its name may mean another one when the call comes; use the host's toolchain")
 	case p.Network != nil && s.call.Kind != policy.StartSandbox:
 		return refuse("a network", "leave it out")
 	case p.Network != nil && len(p.Network.Secrets)+len(p.Network.Ended()) > 0:

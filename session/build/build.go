@@ -138,7 +138,7 @@ func (w *work) build(ctx context.Context) (*image.Stored, error) {
 		return nil, err
 	}
 	last := len(w.def.Stages) - 1
-	config := imageConfig(&w.def.Config)
+	config := imageConfig(w.def)
 	key := digestOf("template", w.end(last), config, w.Owner)
 	built := w.known(key)
 	if built == nil {
@@ -238,8 +238,9 @@ func (w *work) steps() (n int) {
 }
 
 // imageConfig is what sandboxes of the template begin with.
-func imageConfig(c *template.Config) image.Config {
-	return image.Config{Entrypoint: c.Entrypoint, Cmd: c.Cmd, Env: c.Env, User: c.User, WorkingDir: c.Dir, Start: c.Start, Ready: c.Ready}
+func imageConfig(d *template.Definition) image.Config {
+	c := &d.Config
+	return image.Config{Entrypoint: c.Entrypoint, Cmd: c.Cmd, Env: c.Env, User: c.User, WorkingDir: c.Dir, Start: c.Start, Ready: c.Ready, Warmup: d.Warmup}
 }
 
 // digestOf is a digest of several things, told apart.

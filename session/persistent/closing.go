@@ -44,6 +44,7 @@ func (b *Sandboxes) Close(ctx context.Context) error {
 		})
 		_ = b.warmPool.Close() // what is left behind was told
 		b.background.work.Wait()
+		b.memories.close()
 	}()
 	late := awaitEnds(ctx, ended, b.o.EndLimit/4)
 	mu.Lock()

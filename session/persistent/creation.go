@@ -141,10 +141,11 @@ func (n *creation) run(ctx context.Context) (_ *Sandbox, err error) {
 		b.inventory.remove(l.managed)
 		return nil, err
 	}
-	if n.from == nil {
+	if in := l.here(); n.from == nil && in != nil && !in.remembers {
 		if err := l.prepare(ctx, n.key); err != nil {
 			return nil, errors.Join(err, l.end(context.WithoutCancel(ctx), "its template did not get ready"))
 		}
+		b.memories.want(in.memory, in, l.record())
 	}
 	rec = l.record()
 	b.events.tell(rec, "created")

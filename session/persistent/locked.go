@@ -100,6 +100,12 @@ func (l locked) startIn(ctx context.Context, in *running, d sandbox.Driver, kept
 		}
 		defer started()
 	}
+	if in.made == nil && kept.dir == "" {
+		done, err := l.startFrom(ctx, in, func(m keptState) error { return in.start(ctx, d, m) })
+		if done {
+			return err
+		}
+	}
 	return in.start(ctx, d, kept)
 }
 

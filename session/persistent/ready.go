@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
 )
 
 // readiness is whether sandboxes can be made here, as the last one has shown.
@@ -62,7 +63,7 @@ func (b *Sandboxes) tryOne() {
 	g, err := b.grants.of(&Key{})
 	if err == nil {
 		var m *warmSandbox
-		if m, err = b.warmPool.start(b.background.life, warmKind{g, BaseTemplate}, false); err == nil {
+		if m, err = b.makeAhead(b.background.life, g, b.warmPool.call(warmKind{g, BaseTemplate}), func(session.Shape) error { return nil }); err == nil {
 			err = m.Invocation.Undo.Run(context.Background())
 		}
 	}

@@ -28,7 +28,10 @@ type running struct {
 	before time.Duration // CPU time that it used in its life before this start
 	// rebooted says why it began anew with its files, where its memory did not fit.
 	rebooted string
-	used     *atomic.Int64 // ns of CPU time in its whole life, when it was last read
+	// memory names what its template has in memory, and remembers says that it began with that.
+	memory    string
+	remembers bool
+	used      *atomic.Int64 // ns of CPU time in its whole life, when it was last read
 	// gone ends when it is left, and before that with the reason why it has to be.
 	gone  context.Context
 	leave context.CancelCauseFunc

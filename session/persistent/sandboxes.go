@@ -130,6 +130,7 @@ type Sandboxes struct {
 	writes     *records // what keys add to the record
 	warmPool   *warmPool
 	ready      readiness
+	memories   *memories
 	fit        fit
 	builds     builds
 	// writers and wakers bound how many go cold, and wake, at once.
@@ -190,7 +191,7 @@ func newSandboxes(o SandboxesOptions, writes *records) *Sandboxes {
 	b.inventory = newInventory(b.background)
 	b.kept = &keptDirs{dir: filepath.Join(o.State.Path(), keptDir), removeAll: o.removeAll}
 	b.writers, b.wakers = make(chan struct{}, writersAtOnce), make(chan struct{}, wakersAtOnce)
-	b.warmPool = newWarmPool(b)
+	b.warmPool, b.memories = newWarmPool(b), newMemories(b)
 	return b
 }
 

@@ -55,6 +55,13 @@ func (b *Sandboxes) isBuilt(name string) bool {
 // sandbox for 60 s.
 const readyLimit = 60 * time.Second
 
+// The lines by which a template's commands, each a $0, are started and waited for: inside,
+// which is one call, however often it is asked.
+const (
+	startLine = `/bin/sh -c "$0" </dev/null >/dev/null 2>&1 &`
+	readyLine = `until /bin/sh -c "$0"; do sleep 0.1; done`
+)
+
 // prepare runs what the sandbox's template starts, and waits until that is ready. Both are
 // calls of the key in it, which its policy decides.
 func (l locked) prepare(ctx context.Context, k *Key) error {
@@ -68,15 +75,14 @@ func (l locked) prepare(ctx context.Context, k *Key) error {
 	defer cancel()
 	h, c := l.b.Handle(k, l.id), in.env.Image.Config
 	if c.Start != "" { // it goes on by itself, unlike the call
-		if err := h.carryOut(ctx, `/bin/sh -c "$0" </dev/null >/dev/null 2>&1 &`, c.Start); err != nil {
+		if err := h.carryOut(ctx, startLine, c.Start); err != nil {
 			return notReady("what it starts was not started", c.Start, err)
 		}
 	}
 	if c.Ready == "" {
 		return nil
 	}
-	// Asked inside: one call, however often.
-	err := h.carryOut(ctx, `until /bin/sh -c "$0"; do sleep 0.1; done`, c.Ready)
+	err := h.carryOut(ctx, readyLine, c.Ready)
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return notReady(fmt.Sprintf("it was not ready within %s", readyLimit), c.Ready, nil)

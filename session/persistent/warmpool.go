@@ -4,13 +4,10 @@ package persistent
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
-	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/policy"
-	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/warmpool"
 )
@@ -26,10 +23,9 @@ import (
 // they were asked for. While a Create is under way, it has the processors first.
 type warmPool struct {
 	*warmpool.Pool[warmKind, *warmSandbox]
+	b    *Sandboxes
 	o    *SandboxesOptions
 	made func() // is called when one was
-
-	fitting *fit
 
 	mu    sync.Mutex
 	unfit map[warmKind]bool // whether it cannot be kept, which was said
@@ -41,14 +37,6 @@ type warmKind struct {
 	template string
 }
 
-// warmSandbox is a sandbox that waits.
-type warmSandbox struct {
-	*session.Spare
-	box    sandbox.Instance
-	client *guest.Client
-	told   map[string]string // the variables that its agent knows
-}
-
 const (
 	// maxKinds are kept ready at once, each for kindAge from its last use; one
 	// sandbox waits for warmAge at most: it shows the host's toolchain as it was.
@@ -58,7 +46,7 @@ const (
 )
 
 func newWarmPool(b *Sandboxes) *warmPool {
-	p := &warmPool{o: &b.o, made: func() { b.ready.was(nil) }, fitting: &b.fit, unfit: map[warmKind]bool{}}
+	p := &warmPool{b: b, o: &b.o, made: func() { b.ready.was(nil) }, unfit: map[warmKind]bool{}}
 	p.Pool = warmpool.New(b.background.life, warmpool.Options[warmKind, *warmSandbox]{
 		Make: p.make,
 		Destroy: func(m *warmSandbox) error {
@@ -116,18 +104,9 @@ func (p *warmPool) take(g *grant, r *session.Invocation) *warmSandbox {
 	return m
 }
 
-func (m *warmSandbox) alive() bool {
-	select {
-	case <-m.box.Ended():
-		return false
-	default:
-		return m.client.Lost() == nil && m.Invocation.Network.Holds()
-	}
-}
-
 // make makes one sandbox that is kept.
 func (p *warmPool) make(ctx context.Context, k warmKind) (*warmSandbox, error) {
-	m, err := p.start(ctx, k, true)
+	m, err := p.b.makeAhead(ctx, k.grant, p.call(k), session.Shape.CheckLasting)
 	if err == nil {
 		p.made()
 	}
@@ -142,59 +121,6 @@ func (p *warmPool) call(k warmKind) *session.Invocation {
 	r := &session.Invocation{Session: k.grant.session, Call: call, ID: session.NewID(), Kind: policy.StartSandbox, Origin: session.Origin{Ahead: true}}
 	r.OfferRoot()
 	return r
-}
-
-// start makes one sandbox, as Create would have; kept says that it has to be good later, too.
-func (p *warmPool) start(ctx context.Context, k warmKind, kept bool) (_ *warmSandbox, err error) {
-	r := p.call(k)
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, r.Undo.Run(context.WithoutCancel(ctx)))
-		}
-	}()
-	v, err := r.Verdict()
-	if err != nil {
-		return nil, err
-	}
-	if v.Decision != policy.Allow {
-		return nil, v.Err()
-	}
-	r.Plan = v.Plan
-	d, _, err := r.Level(ctx, r.Session, r.Call)
-	if err == nil && kept {
-		err = session.PersistentShape(r).CheckLasting()
-	}
-	if err != nil {
-		return nil, err
-	}
-	w, err := r.Prepare(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if r.Network != nil {
-		if err := r.Network.Started(); err != nil {
-			return nil, err
-		}
-	}
-	started, err := p.fitting.take()
-	if err != nil {
-		return nil, err
-	}
-	defer started()
-	ctx, cancel := context.WithTimeout(ctx, session.StartAllowance)
-	defer cancel()
-	box, err := d.Start(ctx, w.Spec)
-	if err != nil {
-		return nil, session.InTime(err)
-	}
-	r.Undo.Add(session.WithLimit(k.grant.options.EndLimit, box.Destroy))
-	in := &running{run: r, box: box, env: w}
-	client, err := in.connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r.Undo.Add(func(context.Context) error { client.Close(); return nil }) // the box goes next
-	return &warmSandbox{Spare: &session.Spare{Invocation: r, Env: w, Shape: session.PersistentShape(r)}, box: box, client: client, told: in.identity().Env}, nil
 }
 
 // WarmPool says how the sandboxes that are made ahead do.
