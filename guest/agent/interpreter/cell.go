@@ -31,8 +31,8 @@ type cell struct {
 	mu     sync.Mutex // held while an event goes out
 	max    int64      // of output and results, in bytes; 0 is no limit
 	handed int64
-	cut    int64
-	deaf   bool // there is no listener
+	cut    int64 // behind the first byte that is cut nothing is handed on
+	deaf   bool  // there is no listener
 	held   []byte
 	stream interpreter.EventType // of held
 	rest   map[interpreter.EventType][]byte
@@ -107,7 +107,7 @@ func partial(b []byte) int {
 	return 0
 }
 
-func (c *cell) fits(n int64) bool { return c.max == 0 || n <= c.max-c.handed }
+func (c *cell) fits(n int64) bool { return c.max == 0 || c.cut == 0 && n <= c.max-c.handed }
 
 // write puts output together with what was written to the same stream before.
 func (c *cell) write(stream interpreter.EventType, b []byte, more bool) {
@@ -116,6 +116,9 @@ func (c *cell) write(stream interpreter.EventType, b []byte, more bool) {
 	}
 	if !c.fits(int64(len(b))) {
 		fit := c.max - c.handed
+		if c.cut > 0 {
+			fit = 0
+		}
 		for fit > 0 && !utf8.RuneStart(b[fit]) {
 			fit--
 		}

@@ -49,6 +49,8 @@ class State:
     failed = None  # how the cell failed
     flags = 0  # of the compiler, from "from __future__ import"
     loop = None
+    formatting = False  # IPython makes the forms of a value
+    misformed = False  # and could not make one
     shown = set()  # ids of figures that the cell has shown
 
 
@@ -211,15 +213,15 @@ stdout, stderr, stdin = Stream("stdout", 1), Stream("stderr", 2), Stdin()
 
 def settle():
     """Puts right what a cell may have broken and the next one needs."""
-    sys.stdout, sys.stderr, sys.stdin = sys.__stdout__, sys.__stderr__, sys.__stdin__ = stdout, stderr, stdin
-    signal.signal(signal.SIGINT, on_interrupt)
-    sys.settrace(None)
-    sys.setprofile(None)
     now = builtins.__dict__
     for name, value in ORIGINAL.items():
         if now.get(name) is not value and not callable(now.get(name)):
             now[name] = value
     builtins.input = no_input
+    sys.stdout, sys.stderr, sys.stdin = sys.__stdout__, sys.__stderr__, sys.__stdin__ = stdout, stderr, stdin
+    signal.signal(signal.SIGINT, on_interrupt)
+    sys.settrace(None)
+    sys.setprofile(None)
     sys.modules["__main__"] = module
 
 
@@ -687,7 +689,13 @@ def new_shell():
 
     class Formatter(DisplayFormatter):
         def format(self, obj, include=None, exclude=None):
-            forms, metadata = super().format(obj, include, exclude)
+            State.formatting, State.misformed = True, False
+            try:
+                forms, metadata = super().format(obj, include, exclude)
+            finally:
+                State.formatting = False
+            if State.misformed and "text/plain" not in forms:
+                forms["text/plain"] = text_of(obj)
             if forms:
                 add_forms(obj, forms)
             return forms, metadata
@@ -720,7 +728,12 @@ def new_shell():
         system_piped = system_raw = system
 
         def showtraceback(self, exc_tuple=None, *_, **__):
-            report(*(self._get_exc_info(exc_tuple)[1:]))
+            error, frames = self._get_exc_info(exc_tuple)[1:]
+            if State.formatting and not isinstance(error, KeyboardInterrupt):
+                State.misformed = True
+                stderr.write("a method for display: %s\n" % describe(error))
+                return
+            report(error, frames)
 
         def showsyntaxerror(self, *_, **__):
             report(sys.exc_info()[1])
@@ -736,12 +749,19 @@ def new_shell():
     warnings.filterwarnings("ignore", message="To exit: use")
     made = Shell.instance(config=config, user_module=module, user_ns=namespace)
     made.display_trap.hook = made.displayhook
+    # Line numbers are those of the code as it was sent.
+    transforms = made.input_transformer_manager.cleanup_transforms
+    transforms[:] = [f for f in transforms if f.__name__ not in ("leading_empty_lines", "leading_indent")]
     return made
 
 
 def run_ipython(code):
-    result = shell.run_cell(code, store_history=True)
+    if "\0" in code:
+        raise SyntaxError("source code cannot contain null bytes")
+    result = shell.run_cell(dedented(code), store_history=True)
     error = result.error_before_exec or result.error_in_exec
+    if State.forked and error is not None:
+        raise error
     if error is not None and State.failed is None and not (isinstance(error, SystemExit) and not error.code):
         report(error)
 
