@@ -19,6 +19,8 @@ var (
 	pythonKernel string
 	//go:embed kernels/charts.py
 	pythonCharts string
+	//go:embed kernels/node.js
+	nodeKernel string
 )
 
 // literal is s as a string of Python and of JavaScript.
@@ -42,6 +44,10 @@ func launch(u User, language, dir string, own map[string]string) (*kernel, error
 	case interpreter.Python:
 		p.Argv = []string{"python3", "-"}
 		return launchLines(u, p, pythonProgram())
+	case interpreter.JavaScript:
+		// The checks are of what an interrupt in a callback leaves behind, and end the program.
+		p.Argv = []string{"node", "--no-force-async-hooks-checks", "-"}
+		return launchLines(u, p, "(function () {"+nodeKernel+"\n})()\n") // with names of its own
 	}
 	return nil, unsupported(language, "no kernel of that name is installed")
 }
