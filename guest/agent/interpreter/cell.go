@@ -3,6 +3,7 @@
 package interpreter
 
 import (
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -138,7 +139,7 @@ func (c *cell) write(stream interpreter.EventType, b []byte, more bool) {
 // flush sends what is held.
 func (c *cell) flush() {
 	if len(c.held) > 0 {
-		c.emit(&interpreter.Event{Type: c.stream, Text: string(c.held)})
+		c.emit(&interpreter.Event{Type: c.stream, Text: strings.ToValidUTF8(string(c.held), "\ufffd")})
 		c.held = c.held[:0]
 	}
 }

@@ -223,8 +223,10 @@ func (k *kernel) settle() {
 
 // interrupt asks for the end of a cell.
 func (k *kernel) interrupt(c *cell) {
-	k.talk.interrupt(c.id)
-	k.process.Interrupt()
+	if k.talk.interrupt(c.id) {
+		k.process.Interrupt()
+		k.talk.interrupted(c.id)
+	}
 }
 
 // kill ends the kernel, and says why; the first reason stays.

@@ -48,6 +48,13 @@ func launch(u User, language, dir string, own map[string]string) (*kernel, error
 		// The checks are of what an interrupt in a callback leaves behind, and end the program.
 		p.Argv = []string{"node", "--no-force-async-hooks-checks", "-"}
 		return launchLines(u, p, "(function () {"+nodeKernel+"\n})()\n") // with names of its own
+	case interpreter.Bash:
+		t, theirs, err := newBashTalk()
+		if err != nil {
+			return nil, err
+		}
+		p.Argv, p.Stdin = bashArgv, theirs
+		return startKernel(u, p, t, func() { theirs.Close() })
 	}
 	return nil, unsupported(language, "no kernel of that name is installed")
 }

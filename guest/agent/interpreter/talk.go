@@ -19,8 +19,10 @@ type talk interface {
 	next() (*message, error)
 	// more says whether next would return at once.
 	more() bool
-	// interrupt asks for the end of a cell, beside the signal.
-	interrupt(id string)
+	// interrupt asks for the end of a cell, and says whether a signal may follow.
+	interrupt(id string) bool
+	// interrupted is called when the signal was sent.
+	interrupted(id string)
 	// reseed gives the kernel's generators of random numbers another beginning.
 	reseed(seed string) error
 	// close ends next.
@@ -61,12 +63,15 @@ func newLineTalk() (t *lineTalk, theirs []*os.File, err error) {
 
 func (t *lineTalk) start(c *command) error { return t.send(c) }
 
-func (t *lineTalk) interrupt(id string) {
+func (t *lineTalk) interrupt(id string) bool {
 	// A kernel that reads nothing has its signal, and must not hold who interrupts it.
 	go t.send(struct {
 		Interrupt string `json:"interrupt"`
 	}{id})
+	return true
 }
+
+func (t *lineTalk) interrupted(string) {}
 
 func (t *lineTalk) reseed(seed string) error {
 	return t.send(struct {
