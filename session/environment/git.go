@@ -12,12 +12,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caisson-run/caisson/internal/hostpath"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
 // Git is told two things, in its system's configuration, for the repositories of a mount
 // alone; what a user's own configuration says inside comes after that. Placeholders in a
-// read-write mount look like new files: it is to ignore them. In a copy-on-write mount no
+// read-write mount look like new files, and so does what is hidden there: it is to ignore
+// them. In a copy-on-write mount no
 // file has the inode and the change time that the host's index has of it, and git would
 // read all of them to find that they are the same: it is to compare size and modification
 // time alone.
@@ -35,7 +37,7 @@ const maxSystemGit = 1 << 20
 // gitMount is a mount in which git is told something.
 type gitMount struct {
 	target   string
-	patterns []string // of placeholders, as in a .gitignore at the top of each of its repositories
+	patterns []string // of placeholders and of what is hidden, as in a .gitignore at the top of each of its repositories
 	copied   bool     // it is copy-on-write
 }
 
@@ -75,9 +77,51 @@ func (e *Environment) note(target string, placeholders []string) {
 			patterns = append(patterns, "/"+ignorePattern(rest))
 		}
 	}
-	if slices.Sort(patterns); len(patterns) > 0 {
-		e.git = append(e.git, gitMount{target: target, patterns: slices.Compact(patterns)})
+	e.ignore(target, patterns)
+}
+
+// ignore has git pass over files that match patterns, in a mount's repositories.
+func (e *Environment) ignore(target string, patterns []string) {
+	if len(patterns) == 0 {
+		return
 	}
+	i := slices.IndexFunc(e.git, func(m gitMount) bool { return m.target == target })
+	if i < 0 {
+		i, e.git = len(e.git), append(e.git, gitMount{target: target})
+	}
+	m := &e.git[i]
+	m.patterns = append(m.patterns, patterns...)
+	slices.Sort(m.patterns)
+	m.patterns = slices.Compact(m.patterns)
+}
+
+// ignoreHidden has git pass over what is hidden in a mount's repositories. It cannot read
+// it, and would add nothing at all.
+func (e *Environment) ignoreHidden(src *hostpath.Source, target string, hidden []string) {
+	known := map[string]bool{}
+	isTop := func(dir string) bool {
+		is, ok := known[dir]
+		if !ok {
+			f, err := openBelow(src.File, path.Join(dir, ".git"))
+			if is = err == nil; is {
+				f.Close()
+			}
+			known[dir] = is
+		}
+		return is
+	}
+	var patterns []string
+	for _, rel := range hidden {
+		top := path.Dir(rel)
+		for top != "." && !isTop(top) {
+			top = path.Dir(top)
+		}
+		rest := strings.TrimPrefix(rel, top+"/")
+		if isTop(top) && !strings.ContainsAny(rest, "\n\r") {
+			patterns = append(patterns, "/"+ignorePattern(rest))
+		}
+	}
+	e.ignore(target, patterns)
 }
 
 // ignorePattern writes a path as a pattern of a .gitignore that matches it alone.

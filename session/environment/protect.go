@@ -46,6 +46,7 @@ func (e *Environment) protect(ctx context.Context, src *hostpath.Source, m polic
 	if err != nil {
 		return err
 	}
+	var hidden []string
 	for _, x := range matches {
 		if x.Do == hostpath.Watch {
 			continue
@@ -53,6 +54,7 @@ func (e *Environment) protect(ctx context.Context, src *hostpath.Source, m polic
 		target := path.Join(m.Target, x.Rel)
 		if x.Do == hostpath.Hide {
 			e.Spec.Masks = append(e.Spec.Masks, sandbox.Mask{Target: target, Dir: x.Dir})
+			hidden = append(hidden, x.Rel)
 			continue
 		}
 		// The same object once more: read-only, or as it is, so that it cannot
@@ -72,6 +74,9 @@ func (e *Environment) protect(ctx context.Context, src *hostpath.Source, m polic
 				Hint: "try again", Cause: err}
 		}
 		e.Spec.Mounts = append(e.Spec.Mounts, again)
+	}
+	if src.Dir {
+		e.ignoreHidden(src, m.Target, hidden)
 	}
 	return nil
 }
