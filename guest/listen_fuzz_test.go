@@ -3,6 +3,7 @@
 package guest
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/interpreter"
 )
 
 // answered is a long call whose answer is b.
@@ -66,6 +68,30 @@ func FuzzWatch(f *testing.F) {
 			if n > len(b) || c.Kind == "" {
 				t.Fatalf("change %d is %+v", n, c)
 			}
+		}
+	})
+}
+
+// The same of a cell.
+func FuzzExecution(f *testing.F) {
+	f.Add([]byte("{\"type\":\"started\",\"count\":1}\n{\"type\":\"stdout\",\"text\":\"x\"}\n{\"type\":\"end\",\"end\":{\"status\":\"ok\"}}\n"))
+	f.Add([]byte("{\"type\":\"end\",\"end\":{\"status\":\"lost\"}}\n{\"type\":\"alive\"}\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l := answered(b)
+		x := &Execution{stream: l, lines: bufio.NewReader(l.answer)}
+		ended := false
+		for n := 0; ; n++ {
+			e, err := x.Next()
+			if err != nil {
+				if (err == io.EOF) != ended {
+					t.Fatalf("the error %v, the end %v", err, ended)
+				}
+				return
+			}
+			if n > len(b) || ended {
+				t.Fatalf("event %d is %+v", n, e)
+			}
+			ended = e.Type == interpreter.End
 		}
 	})
 }

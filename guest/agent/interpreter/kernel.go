@@ -224,7 +224,11 @@ func (k *kernel) settle() {
 // interrupt asks for the end of a cell.
 func (k *kernel) interrupt(c *cell) {
 	if k.talk.interrupt(c.id) {
-		k.process.Interrupt()
+		if _, shell := k.talk.(*bashTalk); shell {
+			// It must know before its child dies of the same, or it goes on with the line.
+			k.process.Interrupt(true)
+		}
+		k.process.Interrupt(false)
 		k.talk.interrupted(c.id)
 	}
 }
