@@ -336,7 +336,7 @@ def plain(value):
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
     if hasattr(value, "isoformat"):
-        return str(value.isoformat())
+        return str(value.isoformat()) if value == value else None  # no time at all is not itself
     if hasattr(value, "item"):
         try:
             item = value.item()
@@ -437,11 +437,22 @@ def change_pyplot(pyplot):
         figure.Figure.show = lambda self, *_, **__: show_value(self)
 
 
+def change_axes(axes):
+    draw = axes.Axes.bxp
+
+    def bxp(self, bxpstats, *args, **kwargs):
+        bxpstats = list(bxpstats)
+        self.__dict__.setdefault("_caisson_boxes", []).extend(bxpstats)
+        return draw(self, bxpstats, *args, **kwargs)
+    bxp.__doc__, bxp.__wrapped__ = draw.__doc__, draw
+    axes.Axes.bxp = bxp
+
+
 def change_image(image):
     image.Image.show = lambda self, *_, **__: show_value(self)
 
 
-CHANGED = {"matplotlib.pyplot": change_pyplot, "PIL.Image": change_image}
+CHANGED = {"matplotlib.pyplot": change_pyplot, "matplotlib.axes": change_axes, "PIL.Image": change_image}
 
 
 class Finder:
