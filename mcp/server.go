@@ -52,7 +52,7 @@ func (t keyTools) RefuseTool(ctx context.Context, c *toolcall.Call) error {
 // instructions are what clients may tell their model about all of it.
 const instructions = "Code and commands run in isolated Linux sandboxes, never on the user's machine. " +
 	"run_code and run_command without sandbox_id use a fresh sandbox each time, of which nothing is left. " +
-	"To keep files and processes from call to call, make one with create_sandbox and pass its sandbox_id. " +
+	"To keep files and processes from call to call, make one with create_sandbox and pass its sandbox_id; with a context, run_code keeps variables and imports, too. " +
 	"What is changed in a workspace reaches the user's own files only by keep_changes, show_changes and apply_changes. " +
 	"A refusal names the rule and what would be allowed; asking again in other words changes nothing."
 
@@ -152,10 +152,10 @@ func (s *serving) call(ctx context.Context, name string, req *sdk.CallToolReques
 	case other != nil:
 		return other
 	}
-	text, picture := shown(answer)
+	text, pictures := answer.Shown()
 	res := &sdk.CallToolResult{StructuredContent: answer.Output, IsError: answer.Failed, Content: []sdk.Content{&sdk.TextContent{Text: text}}}
-	if picture != nil {
-		res.Content = append(res.Content, picture)
+	for _, p := range pictures {
+		res.Content = append(res.Content, &sdk.ImageContent{Data: p.Data, MIMEType: p.Kind})
 	}
 	return res
 }
@@ -174,15 +174,6 @@ func refusal(err error) *verdict {
 		}
 	}
 	return v
-}
-
-// shown is an answer as text, and the picture that it is.
-func shown(a *toolcall.Answer) (text string, picture sdk.Content) {
-	text, p := a.Shown()
-	if p != nil {
-		picture = &sdk.ImageContent{Data: p.Data, MIMEType: p.Kind}
-	}
-	return text, picture
 }
 
 // pulse tells of a program that runs: once a second how long it has, and the last

@@ -8,9 +8,14 @@ import "encoding/base64"
 type Answer struct {
 	Text   string
 	Failed bool
-	// Picture is there when it is one, and Kind its media type.
-	Picture []byte
-	Kind    string
+	// Pictures are what it shows.
+	Pictures []Picture
+}
+
+// Picture is a picture, and its media type.
+type Picture struct {
+	Data []byte
+	Kind string
 }
 
 type resultText struct {
@@ -37,8 +42,8 @@ func (c *Call) Result(a Answer) any {
 		if a.Text == "" {
 			content = []any{} // an empty text is refused there
 		}
-		if a.Picture != nil {
-			content = append(content, resultPicture{"image", resultSource{"base64", a.Kind, base64.StdEncoding.EncodeToString(a.Picture)}})
+		for _, p := range a.Pictures {
+			content = append(content, resultPicture{"image", resultSource{"base64", p.Kind, base64.StdEncoding.EncodeToString(p.Data)}})
 		}
 		return struct {
 			Type    string `json:"type"`

@@ -194,10 +194,10 @@ func (x *toolExchange) placed(t *tool.Tool, text json.RawMessage) (json.RawMessa
 
 // shownTo is an answer as the model's API takes it.
 func shownTo(c *tool.Call, a *toolcall.Answer) *ToolResult {
-	text, p := a.Shown()
+	text, pictures := a.Shown()
 	d := tool.Answer{Text: text, Failed: a.Failed}
-	if p != nil {
-		d.Picture, d.Kind = p.Data, p.Kind
+	for _, p := range pictures {
+		d.Pictures = append(d.Pictures, tool.Picture(p))
 	}
 	return &ToolResult{Result: c.Result(d), Failed: a.Failed}
 }

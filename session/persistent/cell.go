@@ -71,10 +71,11 @@ func (h *Handle) cellLanguage(ctx context.Context, call *session.Call, in string
 		s.Language, s.MakeContext = want, false
 		return nil
 	}
-	if s.MakeContext && token().MatchString(s.Language) {
-		return nil
+	if !s.MakeContext {
+		return noContext(in)
 	}
-	return noContext(in)
+	s.Language = interpreter.Language(s.Language)
+	return checkOptions(&interpreter.ContextOptions{ID: in, Language: s.Language})
 }
 
 // maxTold is how many bytes an agent may tell of the cell: what it is told to hand on at most,

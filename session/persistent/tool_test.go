@@ -381,3 +381,40 @@ func TestToolsHoldDeniedFiles(t *testing.T) {
 		t.Errorf("read_file: %v", out)
 	}
 }
+
+// run_code in a context keeps its state, and its answer has what was shown.
+func TestToolInAContext(t *testing.T) {
+	h := newHome(t, nil)
+	id := h.mustTool(t, "create_sandbox", `{"timeout": 60}`)["sandbox_id"].(string)
+	in := func(more string) string {
+		return `{"sandbox_id":"` + id + `","context":"main","language":"python",` + more + `}`
+	}
+	h.mustTool(t, "run_code", in(`"code":"x = 6\nprint('said')"`))
+	a, err := h.tool(t, "run_code", in(`"code":"class P:\n def _repr_mimebundle_(self, **k): return {'text/plain': 'p', 'image/png': '`+onePixel+`'}\nopen('f', 'w').write('a')\nP()"`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, pictures := a.Shown()
+	if a.Failed || len(pictures) != 1 || pictures[0].Kind != "image/png" || !strings.Contains(text, "p\n") || !strings.Contains(text, "/home/user/f") {
+		t.Errorf("%q, %+v, %d pictures", text, a.Output, len(pictures))
+	}
+	out := h.mustTool(t, "run_code", in(`"code":"x * 7"`))
+	results, _ := out["results"].([]any)
+	if len(results) != 1 || results[0].(map[string]any)["text"] != "42" || out["context"] != "main" || out["status"] != "success" {
+		t.Errorf("%v", out)
+	}
+	if a, err := h.tool(t, "run_code", in(`"code":"1/0"`)); err != nil || !a.Failed || !strings.Contains(a.Output["stderr"].(string), "ZeroDivisionError") {
+		t.Errorf("%+v, %v", a, err)
+	}
+	for name, arguments := range map[string]string{
+		"no sandbox": `{"language":"python","code":"1","context":"main"}`, "input": in(`"code":"1","stdin":"x"`), "a name": `{"sandbox_id":"` + id + `","language":"python","code":"1","context":"../x"}`,
+		"another language": `{"sandbox_id":"` + id + `","language":"javascript","code":"1","context":"main"}`,
+	} {
+		if _, err := h.tool(t, "run_code", arguments); !errors.Is(err, sandbox.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// onePixel is a picture.
+const onePixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/caisson-run/caisson/interpreter"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -61,6 +62,11 @@ func (t toolbox) Run(ctx context.Context, call *session.Call, io session.IO) (*s
 // Exec implements [Boxes].
 func (t toolbox) Exec(ctx context.Context, id string, call *session.Call, io session.IO) (*sandbox.Result, error) {
 	return t.boxes.Handle(t.key, id).Exec(ctx, call, io)
+}
+
+// RunCell implements [Boxes].
+func (t toolbox) RunCell(ctx context.Context, id string, call *session.Call, in string, on func(interpreter.Event) error) (*sandbox.Result, error) {
+	return t.boxes.Handle(t.key, id).RunCell(ctx, call, in, on)
 }
 
 // Tool implements [Boxes].

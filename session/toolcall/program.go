@@ -20,7 +20,12 @@ import (
 const maxAnswered = 1 << 20
 
 // runCode carries out run_code.
-func (t *run) runCode(ctx context.Context) (*Answer, error) { return t.program(ctx, t.code()) }
+func (t *run) runCode(ctx context.Context) (*Answer, error) {
+	if t.args.Given("context") {
+		return t.cell(ctx)
+	}
+	return t.program(ctx, t.code())
+}
 
 func (t *run) code() *session.Call {
 	c := &session.Call{Source: &session.Source{Language: t.args.Text("language"), Code: []byte(t.args.Text("code"))}}

@@ -19,8 +19,16 @@ type Picture struct {
 	Kind string // media type
 }
 
-// Shown is an answer as a model reads it: as text, and the picture that it is.
-func (a *Answer) Shown() (text string, picture *Picture) {
+// Shown is an answer as a model reads it: as text, and the pictures in it.
+func (a *Answer) Shown() (text string, pictures []Picture) {
+	text, picture := a.shown()
+	if picture != nil {
+		return text, []Picture{*picture}
+	}
+	return text, a.Pictures
+}
+
+func (a *Answer) shown() (text string, picture *Picture) {
 	out := a.Output
 	if status, ok := out["status"].(int); ok && a.Result == nil {
 		return shownHTTP(status, out)
@@ -62,8 +70,25 @@ func (a *Answer) Shown() (text string, picture *Picture) {
 			b.WriteByte('\n')
 		}
 	}
+	shownResults(&b, out)
 	b.WriteString("[" + howEnded(out) + "]")
 	return b.String(), picture
+}
+
+// shownResults are what a cell showed.
+func shownResults(b *strings.Builder, out map[string]any) {
+	results, _ := out["results"].([]any)
+	for _, r := range results {
+		one, _ := r.(map[string]any)
+		text, _ := one["text"].(string)
+		if text == "" {
+			text = fmt.Sprintf("(%v)", one["forms"])
+		}
+		b.WriteString(strings.TrimSuffix(text, "\n") + "\n")
+	}
+	if files, ok := out["files"].([]any); ok {
+		fmt.Fprintf(b, "[files made or changed: %v]\n", files)
+	}
 }
 
 // shownHTTP is the answer to a declared request.

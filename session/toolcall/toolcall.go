@@ -16,6 +16,7 @@ import (
 
 	"github.com/caisson-run/caisson/approval"
 	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/interpreter"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -62,6 +63,8 @@ type Answer struct {
 	Failed bool
 	// Result is the program's, where one ran.
 	Result *sandbox.Result
+	// Pictures are those that a cell showed.
+	Pictures []Picture
 }
 
 // Tools are what CallTool may be asked for: those about persistent sandboxes are
@@ -97,6 +100,9 @@ type Boxes interface {
 	// Run runs a call in a sandbox of its own, and Exec in the sandbox id.
 	Run(ctx context.Context, call *session.Call, io session.IO) (*sandbox.Result, error)
 	Exec(ctx context.Context, id string, call *session.Call, io session.IO) (*sandbox.Result, error)
+	// RunCell runs code in the context in of the sandbox id, which is made where it is not
+	// there.
+	RunCell(ctx context.Context, id string, call *session.Call, in string, on func(interpreter.Event) error) (*sandbox.Result, error)
 	// Tool carries out a tool that starts no program. It was decided and recorded; the
 	// path of a file is a decision of its own, since only the sandbox says what it means.
 	Tool(ctx context.Context, u *Use) (map[string]any, error)
