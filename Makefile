@@ -189,7 +189,7 @@ E2B_RUN := ^Test(SDK|Frameworks)$$
 test-e2b: build ## E2B's official clients, and what others build on them, against caisson serve
 	@echo '== E2B clients'
 	@node=$$($(if $(E2B_TESTS),,CAISSON_TEST_NODE=22) .ci/node); export PATH="$$node:$$PATH"; \
-		for d in sdk $(if $(E2B_TESTS),,frameworks); do .ci/clients api/e2b/testdata/$$d; done; \
+		for d in sdk interpreter $(if $(E2B_TESTS),,frameworks); do .ci/clients api/e2b/testdata/$$d; done; \
 		CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson $(GOTEST) -count=1 -timeout 30m -run '$(E2B_RUN)' $(E2B_TESTS) ./api/e2b
 
 # Not in make test: a Node.js of its own and five minutes. The package's own tests

@@ -11,6 +11,7 @@ import (
 	"math/big"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -57,6 +58,34 @@ func TestSDK(t *testing.T) {
 				env = append(env, "CAISSON_TEST_INTERNET=yes")
 			}
 			apitest.Node(t, "testdata/sdk", append(env, "E2B_SDK="+c.sdk, "CAISSON_OTHER_KEY="+other, "CAISSON_TEST_CANARY="+canary(t), "NODE_EXTRA_CA_CERTS="+cert), args...)
+		})
+	}
+}
+
+// TestInterpreter runs the tests in testdata/interpreter: E2B's code interpreter.
+func TestInterpreter(t *testing.T) {
+	caisson := apitest.BuiltCaisson(t, "test-e2b")
+	key := caisson.Key(t, "mine")
+	env := []string{"CAISSON_TEST_SCIENCE=no"}
+	if exec.Command("python3", "-c", "import matplotlib, pandas").Run() == nil {
+		env[0] = "CAISSON_TEST_SCIENCE=yes"
+	}
+	for _, c := range []struct {
+		name, client, level string
+		short               bool
+	}{
+		{"newest", "@e2b/code-interpreter", "", true}, {"older", "code-interpreter-older", "", false}, {"process level", "@e2b/code-interpreter", "process", false},
+	} {
+		if testing.Short() && !c.short {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			var flags []string
+			if c.level != "" {
+				flags = []string{"--policy", policyFile(t, c.level)}
+			}
+			env := append(env, "CAISSON_INTERPRETER="+c.client)
+			apitest.Node(t, "testdata/interpreter", append(env, clientEnv(caisson.Serve(t, flags...), key, c.level != "")...))
 		})
 	}
 }
@@ -108,7 +137,7 @@ func canary(t *testing.T) string {
 func policyFile(t *testing.T, level string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), level+".yaml")
-	if err := os.WriteFile(name, []byte("version: 1\nisolation: "+level+"\nenv: {pass: [FOO, BAR, MARK, LANG, LC_ALL, TERM, WATCH]}\n"), 0o600); err != nil {
+	if err := os.WriteFile(name, []byte("version: 1\nisolation: "+level+"\nenv: {pass: [FOO, OF_THE_BOX, BAR, MARK, LANG, LC_ALL, TERM, WATCH]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return name

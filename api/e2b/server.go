@@ -92,6 +92,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.crossOrigin(w, r, s.api.ServeHTTP)
 	case t.Port == envdPort:
 		s.crossOrigin(w, r, func(w http.ResponseWriter, r *http.Request) { s.serveEnvd(w, r, t) })
+	case t.Port == interpreterPort:
+		s.crossOrigin(w, r, func(w http.ResponseWriter, r *http.Request) { s.serveInterpreter(w, r, t) })
 	default:
 		s.servePort(w, r, t)
 	}
