@@ -30,7 +30,7 @@ func (t *run) cell(ctx context.Context) (*Answer, error) {
 	}
 	switch id := t.args.Text("context"); {
 	case t.use.Sandbox == "" || t.boxes == nil:
-		return nil, invalid("a context is one of a sandbox that lives on, and there is no sandbox_id", "make one with create_sandbox, or leave the context out")
+		return nil, invalid("a context is one of a persistent sandbox, and there is no sandbox_id", "make one with create_sandbox, or leave the context out")
 	case t.args.Given("args") || t.args.Given("stdin"):
 		return nil, invalid("code in a context has neither arguments nor input", "write them into the code, or leave the context out")
 	case interpreter.CheckID(id) != nil:
