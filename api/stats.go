@@ -20,6 +20,9 @@ type Stats struct {
 	answers     [6]atomic.Int64 // by the first digit of the status; 0 is a connection broken off
 	// Sandboxes counts those that are there, by state; nil counts none.
 	Sandboxes func() map[string]int
+	// Ready counts the callers that got a sandbox that was kept ready, and those that found
+	// none; nil counts none.
+	Ready func() (taken, missed int64)
 }
 
 // NewStats begins to count.
@@ -41,10 +44,15 @@ func (s *Stats) writeTo(w io.Writer) {
 	metric("caisson_http_connections", "gauge", "Open connections.")
 	fmt.Fprintf(w, "caisson_http_connections %d\n", s.connections.Load())
 	if s.Sandboxes != nil {
-		metric("caisson_sandboxes", "gauge", "Sandboxes, by state; ready are those that wait for who asks next.")
-		for _, state := range []string{"running", "paused", "ready"} {
+		metric("caisson_sandboxes", "gauge", "Sandboxes, by state; ready are those that wait for who asks next, frozen and disk those of the running that have gone cold.")
+		for _, state := range []string{"running", "frozen", "disk", "paused", "ready"} {
 			fmt.Fprintf(w, "caisson_sandboxes{state=%q} %d\n", state, s.Sandboxes()[state])
 		}
+	}
+	if s.Ready != nil {
+		metric("caisson_ready_total", "counter", "Sandboxes that were asked for: taken are those that were kept ready, missed those that had to be made.")
+		taken, missed := s.Ready()
+		fmt.Fprintf(w, "caisson_ready_total{how=\"taken\"} %d\ncaisson_ready_total{how=\"missed\"} %d\n", taken, missed)
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -68,6 +68,12 @@ func (a *app) house(ctx context.Context, f *serveFlags, log *slog.Logger, link f
 	if o.Profiles, err = profiles(f.profiles); err != nil {
 		return nil, err
 	}
+	if o.Warm, err = warm(f.warm); err != nil {
+		return nil, err
+	}
+	if o.WarmMemory, err = warmMemory(f.warmMemory); err != nil {
+		return nil, err
+	}
 	_, _ = scope.Enter(ctx) // before the levels are made; see open
 	if f.sandboxesIn != "" {
 		if _, err := scope.Join(ctx, f.sandboxesIn); err != nil { // sandboxes are written down at a stop, then

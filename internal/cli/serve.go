@@ -54,6 +54,8 @@ type serveFlags struct {
 	policies          []string
 	profiles          []string
 	pool              int
+	warm              []string
+	warmMemory        string
 	keepRecords       string
 	keep              time.Duration // what it says
 	grace             time.Duration
@@ -100,6 +102,8 @@ network, until the next one takes them over, for as long as --grace says.`,
 	p.StringArrayVar(&f.profiles, "profile", nil, "`[NAME:]FIELD=VALUE,...`: what all sandboxes of a key together may have that is bound to NAME, or to none: "+strings.Join(profileFields, ", "))
 	a.inState(cmd)
 	countVar(p, &f.pool, "pool", "", defaultPool, 0, 64, "keep `N` sandboxes of a kind ready, made before they are asked for; 0 keeps none")
+	p.StringArrayVar(&f.warm, "warm", nil, "`TEMPLATE=N`: keep N sandboxes of a template ready, or MIN..MAX, more where callers found none")
+	p.StringVar(&f.warmMemory, "warm-memory", "", "all sandboxes that are kept ready may hold `SIZE` together, 4GiB (default no bound)")
 	timeVar(p, &f.grace, "grace", defaultGrace, 0, maxGrace, "sandboxes run on for `TIME` when this process is killed, until the next one takes them over; 0 ends them with it")
 	p.BoolVar(&f.keepRunning, "keep-running", false, "when it is stopped, leave sandboxes running for the next one, for --grace, instead of writing them down")
 	p.StringVar(&f.sandboxesIn, "sandboxes-in", "", "as a service before systemd 254: have the control groups of sandboxes below another `SERVICE`, so that this one can be restarted beside them")
@@ -165,6 +169,7 @@ func (a *app) serve(ctx context.Context, f *serveFlags) (err error) {
 		n["ready"] = h.boxes.WarmPool().Waiting
 		return n
 	}
+	stats.Ready = func() (taken, missed int64) { p := h.boxes.WarmPool(); return p.Taken, p.Missed }
 	memory := new(api.Memory)
 	models := mcpFrontend(h, memory)
 	own := v1.New(v1.Options{

@@ -18,6 +18,8 @@ type warmSandbox struct {
 	box    sandbox.Instance
 	client *guest.Client
 	told   map[string]string // the variables that its agent knows
+	ready  bool              // what its template starts runs in it, and is ready
+	memory int64             // bytes that it holds
 }
 
 // alive says whether it can still be given away.
@@ -69,16 +71,20 @@ func (b *Sandboxes) makeAhead(ctx context.Context, g *grant, r *session.Invocati
 	defer started()
 	ctx, cancel := context.WithTimeout(ctx, session.StartAllowance)
 	defer cancel()
-	box, err := d.Start(ctx, w.Spec)
+	in := &running{run: r, env: w, grant: g, caps: r.Caps}
+	box, ready, err := b.memories.startAhead(ctx, d, in)
+	if err == nil && box == nil {
+		box, err = d.Start(ctx, w.Spec)
+	}
 	if err != nil {
 		return nil, session.InTime(err)
 	}
+	in.box = box
 	r.Undo.Add(session.WithLimit(g.options.EndLimit, box.Destroy))
-	in := &running{run: r, box: box, env: w}
 	client, err := in.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	r.Undo.Add(func(context.Context) error { client.Close(); return nil }) // the box goes next
-	return &warmSandbox{Spare: &session.Spare{Invocation: r, Env: w, Shape: session.PersistentShape(r)}, box: box, client: client, told: in.identity().Env}, nil
+	return &warmSandbox{Spare: &session.Spare{Invocation: r, Env: w, Shape: session.PersistentShape(r)}, box: box, client: client, told: in.identity().Env, ready: ready}, nil
 }

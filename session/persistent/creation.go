@@ -128,7 +128,7 @@ func (n *creation) run(ctx context.Context) (_ *Sandbox, err error) {
 	r := g.starting(rec, call)
 	if n.from == nil {
 		r.OfferRoot()
-		if !b.isBuilt(rec.Template) && len(c.Limits.Explicit) == 0 && c.Isolation == "" && len(c.Writable) == 0 {
+		if b.warmPool.wants(rec, c) {
 			b.warmPool.want(g, rec.Template)
 		}
 	}

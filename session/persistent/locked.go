@@ -57,9 +57,10 @@ func (l locked) boot(ctx context.Context, g *grant, r *session.Invocation, kept 
 	in := &running{run: r, grant: g, before: l.record().CPU, used: new(atomic.Int64)}
 	if kept.dir == "" {
 		r.Spares = func(r *session.Invocation) *session.Spare {
-			if in.made = b.warmPool.take(g, r); in.made == nil {
+			if in.made = b.warmPool.take(g, r, l.record()); in.made == nil {
 				return nil
 			}
+			in.remembers = in.made.ready
 			return in.made.Spare
 		}
 	}

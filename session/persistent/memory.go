@@ -15,6 +15,7 @@ import (
 
 	"github.com/caisson-run/caisson/image"
 	"github.com/caisson-run/caisson/image/reference"
+	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/registry"
 )
@@ -67,12 +68,8 @@ func (s *memories) key(in *running, rec *Sandbox) string {
 	}
 	// What a key has built serves that key.
 	owner := ""
-	if rec.OwnImage {
+	if s.b.owns(rec) {
 		owner = rec.Owner
-		images, err := s.b.images()
-		if ref, rerr := reference.Parse(rec.Image); err == nil && rerr == nil && !images.Owns(ref, rec.Owner) {
-			owner = "" // it is the operator's, who shares it
-		}
 	}
 	b, err := json.Marshal([]any{owner, in.grant.policy.Digest(), in.grant.options.PolicyName, environment, img.Digest, in.env.Spec.User, in.env.Spec.Sudo, r.Plan.Network, r.Plan.Env})
 	if err != nil {
@@ -80,6 +77,20 @@ func (s *memories) key(in *running, rec *Sandbox) string {
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
+}
+
+// owns says whether a sandbox is of a template that its key has built, and not one of the
+// operator's. What cannot be found out is its own.
+func (b *Sandboxes) owns(rec *Sandbox) bool {
+	if !rec.OwnImage || rec.Owner == "" {
+		return false
+	}
+	images, err := b.images()
+	if err != nil {
+		return true
+	}
+	ref, err := reference.Parse(rec.Image)
+	return err != nil || images.Owns(ref, rec.Owner)
 }
 
 // starts says whether a template has anything that is worth keeping in memory.
@@ -195,6 +206,36 @@ func (s *memories) close() {
 		delete(s.of, key)
 		s.drop(m)
 	}
+}
+
+// startAhead starts a sandbox that is made ahead from its template's memory; nil where there
+// is none that is any good, and it is started anew.
+func (s *memories) startAhead(ctx context.Context, d sandbox.Driver, in *running) (box sandbox.Instance, ready bool, err error) {
+	restorer, ok := d.(sandbox.Restorer)
+	key := s.key(in, aheadOf(in.run.Call))
+	m, release := s.take(key)
+	if !ok || m == nil {
+		return nil, false, nil
+	}
+	defer release()
+	from := keptState{s.b.kept.path(m.name), m.seal}
+	if err = from.memory(); err == nil {
+		box, err = restorer.Restore(ctx, in.env.Spec, from.dir)
+	}
+	if err == nil {
+		return box, true, nil
+	}
+	if ctx.Err() != nil {
+		return nil, false, err
+	}
+	s.spoil(key, m)
+	s.b.o.Notice("the memory of a template is no good: " + err.Error())
+	return nil, false, nil
+}
+
+// aheadOf is what is known of a sandbox that is made ahead: whose it will be is not.
+func aheadOf(c *session.Call) *Sandbox {
+	return &Sandbox{Image: c.Image, OwnImage: c.OwnImage, Owner: c.Account, Actor: c.Actor, Sudo: c.Sudo}
 }
 
 // startFrom starts the sandbox from its template's memory, where there is one. What goes wrong

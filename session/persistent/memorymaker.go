@@ -4,6 +4,7 @@ package persistent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,8 +51,13 @@ func (m *memoryMaker) run(ctx context.Context) (name string, seal *registry.Seal
 	if !ok {
 		return "", nil, cannotPause(r.Plan.Isolation)
 	}
-	if err := m.warm(ctx); err != nil {
+	if err := m.begin(ctx); err != nil {
 		return "", nil, err
+	}
+	if c := m.made.Env.Image.Config; c.Warmup != "" {
+		if err := m.cell(ctx, c.Warmup); err != nil {
+			return "", nil, notReady("what warms it up failed", c.Warmup, err)
+		}
 	}
 	name, dir, err := b.kept.create()
 	if err == nil {
@@ -66,8 +72,28 @@ func (m *memoryMaker) run(ctx context.Context) (name string, seal *registry.Seal
 	return name, seal, nil
 }
 
-// warm runs what the template says.
-func (m *memoryMaker) warm(ctx context.Context) error {
+// getReady runs what the template of a sandbox starts that was made ahead, unless it was begun
+// with that, and has its memory made for the next one.
+func (b *Sandboxes) getReady(ctx context.Context, g *grant, m *warmSandbox) error {
+	if m.Env.Image == nil || m.ready {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyLimit)
+	defer cancel()
+	if err := (&memoryMaker{b: b, grant: g, made: m}).begin(ctx); err != nil {
+		return err
+	}
+	m.ready = true
+	in := &running{run: m.Invocation, env: m.Env, grant: g, caps: m.Invocation.Caps}
+	rec := aheadOf(m.Invocation.Call)
+	if key := b.memories.key(in, rec); key != "" {
+		b.memories.want(key, in, rec)
+	}
+	return nil
+}
+
+// begin runs what the template starts, and waits until it is ready.
+func (m *memoryMaker) begin(ctx context.Context) error {
 	c := &m.made.Env.Image.Config
 	if c.Start != "" {
 		if err := m.line(ctx, startLine, c.Start); err != nil {
@@ -77,11 +103,6 @@ func (m *memoryMaker) warm(ctx context.Context) error {
 	if c.Ready != "" {
 		if err := m.line(ctx, readyLine, c.Ready); err != nil {
 			return notReady("it does not get ready", c.Ready, err)
-		}
-	}
-	if c.Warmup != "" {
-		if err := m.cell(ctx, c.Warmup); err != nil {
-			return notReady("what warms it up failed", c.Warmup, err)
 		}
 	}
 	return nil
@@ -150,7 +171,7 @@ func failureOf(ex *guest.Execution) (failed error) {
 // perform has the policy decide a call in the sandbox, records it, and carries it out.
 func (m *memoryMaker) perform(ctx context.Context, call *session.Call, do func(context.Context) (*sandbox.Result, error)) error {
 	of := m.made.Invocation
-	call.Actor, call.Account, call.Operator, call.Sudo = of.Call.Actor, of.Call.Account, of.Call.Operator, m.made.Env.Spec.Sudo
+	call.Actor, call.Account, call.Operator, call.Sudo = cmp.Or(of.Call.Actor, "caisson"), of.Call.Account, of.Call.Operator, m.made.Env.Spec.Sudo
 	r := &session.Invocation{Session: m.grant.session, Call: call, ID: of.ID, Name: of.ID}
 	v, err := r.Decide()
 	r.Intent.Isolation = of.Plan.Isolation

@@ -63,7 +63,11 @@ func (b *Sandboxes) tryOne() {
 	g, err := b.grants.of(&Key{})
 	if err == nil {
 		var m *warmSandbox
-		if m, err = b.makeAhead(b.background.life, g, b.warmPool.call(warmKind{g, BaseTemplate}), func(session.Shape) error { return nil }); err == nil {
+		var r *session.Invocation
+		if r, err = b.warmPool.call(warmKind{g, BaseTemplate}); err == nil {
+			m, err = b.makeAhead(b.background.life, g, r, func(session.Shape) error { return nil })
+		}
+		if err == nil {
 			err = m.Invocation.Undo.Run(context.Background())
 		}
 	}

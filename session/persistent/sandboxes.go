@@ -67,8 +67,12 @@ type SandboxesOptions struct {
 	Approvals *question.Approvals
 
 	// Ready is how many sandboxes of a kind are kept ready, made before they are
-	// asked for; 0 is none. See [Sandboxes.WarmPool].
-	Ready int
+	// asked for; 0 is none. See [Sandboxes.WarmPool]. Warm says it for a template, also one
+	// that the operator has built, by its name. WarmMemory is how many bytes all of them may
+	// hold together; 0 is no bound.
+	Ready      int
+	Warm       map[string]WarmRange
+	WarmMemory int64
 
 	// Left, when set, is what is left of memory and tasks to this process and its sandboxes
 	// together: one that would not fit is ErrUnavailable.
@@ -90,6 +94,10 @@ type SandboxesOptions struct {
 
 	removeAll func(path string) error // os.RemoveAll but in tests
 }
+
+// WarmRange is how many sandboxes wait: Min always, and up to Max, where that is more, after
+// callers have found none.
+type WarmRange struct{ Min, Max int }
 
 // Shutdown says what becomes of sandboxes when this process ends.
 type Shutdown struct {
@@ -176,11 +184,7 @@ func OpenSandboxes(ctx context.Context, o SandboxesOptions) (*Sandboxes, error) 
 		return nil, errors.Join(err, b.claim.Remove())
 	}
 	keepHouse(b)
-	if o.Ready > 0 {
-		if g, err := b.grants.of(&Key{}); err == nil {
-			b.warmPool.want(g, BaseTemplate)
-		}
-	}
+	b.warmPool.begin()
 	return b, nil
 }
 

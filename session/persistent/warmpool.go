@@ -4,9 +4,14 @@ package persistent
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/caisson-run/caisson/image"
+	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/warmpool"
@@ -57,16 +62,75 @@ func newWarmPool(b *Sandboxes) *warmPool {
 		},
 		Alive:  (*warmSandbox).alive,
 		Failed: func(err error) { b.o.Notice("no sandbox could be made ahead: " + err.Error()) },
-		Ready:  min(b.o.Ready, session.MaxReady), Age: warmAge, Kinds: maxKinds, KindAge: kindAge,
+		Range:  p.sizes, Age: warmAge, Kinds: maxKinds, KindAge: kindAge,
+		MaxMemory: b.o.WarmMemory, Memory: func(m *warmSandbox) int64 { return m.memory },
 	})
 	return p
 }
 
 // want notes that sandboxes of a kind are asked for.
 func (p *warmPool) want(g *grant, template string) {
-	if k := (warmKind{g, template}); p.o.Ready > 0 && p.fit(k) {
+	k := warmKind{g, template}
+	if _, limit := p.sizes(k); limit > 0 && p.fit(k) {
 		p.Want(k)
 	}
+}
+
+// begin has those made that are kept from the start, for keys without a policy of their own.
+func (p *warmPool) begin() {
+	g, err := p.b.grants.of(&Key{})
+	if err != nil {
+		return // who asks is told
+	}
+	p.want(g, BaseTemplate)
+	for _, name := range slices.Sorted(maps.Keys(p.o.Warm)) {
+		if name == BaseTemplate {
+			continue
+		}
+		if p.want(g, name); !p.fit(warmKind{g, name}) {
+			p.o.Notice("no sandbox of the template " + name + " is kept ready for keys without a policy: it is not there, or not for them, or has what may change meanwhile (caisson template share)")
+		}
+	}
+}
+
+// sizes are how many of a kind wait: what Warm says of its template, else Ready, and none of
+// a template that was built and that no one named there.
+func (p *warmPool) sizes(k warmKind) (least, limit int) {
+	w, named := p.o.Warm[k.template]
+	if !named && !p.b.isBuilt(k.template) {
+		return min(p.o.Ready, session.MaxReady), min(p.o.Ready, session.MaxReady)
+	}
+	return min(w.Min, session.MaxReady), min(max(w.Min, w.Max), session.MaxReady)
+}
+
+// wants says whether a sandbox of a key is one of a kind that may be kept ready: it asks for
+// nothing but its template, which is not one that the key has built.
+func (p *warmPool) wants(rec *Sandbox, c *Create) bool {
+	if len(c.Limits.Explicit) > 0 || c.Isolation != "" || len(c.Writable) > 0 {
+		return false
+	}
+	return !p.b.isBuilt(rec.Template) || !p.b.owns(rec)
+}
+
+// serves says whether m, made of the image that a name then meant, can be r's sandbox.
+func (p *warmPool) serves(m *warmSandbox, r *session.Invocation, rec *Sandbox) bool {
+	img := m.Env.Image
+	if img == nil {
+		return true
+	}
+	if len(rec.Env) > 0 && starts(&img.Config) {
+		return false // what was started does not have them
+	}
+	images, err := p.b.images()
+	if err != nil {
+		return false
+	}
+	ref, err := reference.Parse(rec.Image)
+	if err != nil {
+		return false
+	}
+	now, err := images.Get(context.Background(), ref, image.PullOptions{Owner: rec.Owner})
+	return err == nil && now.Digest == img.Digest
 }
 
 // fit says whether sandboxes of a kind can be kept. Where the policy has them made of what may
@@ -78,13 +142,16 @@ func (p *warmPool) fit(k warmKind) bool {
 	if known {
 		return !unfit
 	}
-	r := p.call(k)
+	r, err := p.call(k)
+	if err != nil {
+		return false
+	}
 	v, err := r.Verdict()
 	if err != nil || v.Decision != policy.Allow {
 		return false // the next one may be another
 	}
 	r.Plan = v.Plan
-	err = session.PersistentShape(r).CheckLasting()
+	err = p.lasts(k)(session.PersistentShape(r))
 	p.unfit[k] = err != nil
 	if err != nil && p.o.Templates[k.template].Image == "" { // else the operator has asked for it with the template
 		p.o.Notice("no sandbox is kept ready, each is made when it is asked for: " + err.Error())
@@ -92,13 +159,24 @@ func (p *warmPool) fit(k warmKind) bool {
 	return err == nil
 }
 
+// lasts is what is against keeping one of a kind ready. Which image a template's name means is
+// compared when one is given away.
+func (p *warmPool) lasts(k warmKind) func(session.Shape) error {
+	if p.b.isBuilt(k.template) {
+		return session.Shape.CheckPristine
+	}
+	return session.Shape.CheckLasting
+}
+
 // take gives away a sandbox that was made as r's would be, or else one that
 // differs in what its network lets through, which it is told when it starts: see
 // [session.Invocation.Narrow]. nil when there is none.
-func (p *warmPool) take(g *grant, r *session.Invocation) *warmSandbox {
+func (p *warmPool) take(g *grant, r *session.Invocation, rec *Sandbox) *warmSandbox {
 	mine := session.PersistentShape(r)
 	of := func(same func(a, b session.Shape) bool) func(warmKind, *warmSandbox) bool {
-		return func(k warmKind, m *warmSandbox) bool { return k.grant == g && same(m.Shape, mine) }
+		return func(k warmKind, m *warmSandbox) bool {
+			return k.grant == g && same(m.Shape, mine) && p.serves(m, r, rec)
+		}
 	}
 	m, _ := p.Take(of(session.Shape.Equals), of(session.Shape.EqualsBeyondRules))
 	return m
@@ -106,22 +184,48 @@ func (p *warmPool) take(g *grant, r *session.Invocation) *warmSandbox {
 
 // make makes one sandbox that is kept.
 func (p *warmPool) make(ctx context.Context, k warmKind) (*warmSandbox, error) {
-	m, err := p.b.makeAhead(ctx, k.grant, p.call(k), session.Shape.CheckLasting)
-	if err == nil {
-		p.made()
+	r, err := p.call(k)
+	if err != nil {
+		return nil, err
 	}
-	return m, err
+	m, err := p.b.makeAhead(ctx, k.grant, r, p.lasts(k))
+	if err != nil {
+		return nil, err
+	}
+	if err := p.b.getReady(ctx, k.grant, m); err != nil {
+		return nil, errors.Join(err, m.Invocation.Undo.Run(context.WithoutCancel(ctx)))
+	}
+	if u, err := m.box.Usage(ctx); err == nil && u.Memory != nil {
+		m.memory = *u.Memory
+	}
+	p.made()
+	return m, nil
 }
 
 // call is what makes a sandbox of a kind.
-func (p *warmPool) call(k warmKind) *session.Invocation {
-	t := p.o.Templates[k.template]
+func (p *warmPool) call(k warmKind) (*session.Invocation, error) {
 	call := &session.Call{}
-	call.Image, call.Sudo = t.Image, t.Root
+	if p.b.isBuilt(k.template) {
+		images, err := p.b.images()
+		if err != nil {
+			return nil, err
+		}
+		ref, err := reference.Parse("template:" + k.template)
+		if err != nil {
+			return nil, err
+		}
+		call.Image, call.OwnImage = ref.String(), images.MayHave(ref, anyKey)
+	} else {
+		t := p.o.Templates[k.template]
+		call.Image, call.Sudo = t.Image, t.Root
+	}
 	r := &session.Invocation{Session: k.grant.session, Call: call, ID: session.NewID(), Kind: policy.StartSandbox, Origin: session.Origin{Ahead: true}}
 	r.OfferRoot()
-	return r
+	return r, nil
 }
+
+// anyKey is a key that has no template of its own.
+const anyKey = "any"
 
 // WarmPool says how the sandboxes that are made ahead do.
 func (b *Sandboxes) WarmPool() warmpool.State { return b.warmPool.State() }

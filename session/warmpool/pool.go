@@ -24,8 +24,11 @@ type Options[K comparable, T any] struct {
 	// Failed hears why one could not be made; nil: nothing does. It must not block.
 	Failed func(error)
 
-	// Ready is how many of a kind wait at most.
+	// Ready is how many of a kind wait at most, and Range, when set, what it is for a kind:
+	// from min on, and up to max where callers found none; one that has a min is kept also
+	// when it is not asked for.
 	Ready int
+	Range func(kind K) (min, max int)
 	// Makers is how many are made at a time; 1 when it is 0.
 	Makers int
 	// Age is how long one waits at most. Required.
@@ -74,6 +77,10 @@ type kind[K comparable, T any] struct {
 	ready  []item[T] // oldest first
 	making int
 	used   time.Time
+	least  int           // that are to wait
+	limit  int           // that may
+	target int           // that are to wait now, from least to limit
+	dry    time.Time     // when a caller last found none
 	failed time.Time     // when the last could not be made
 	pause  time.Duration // until the next is tried; 0 when the last could be made
 }
@@ -122,10 +129,17 @@ func (p *Pool[K, T]) Want(name K) {
 }
 
 func (p *Pool[K, T]) want(name K) *kind[K, T] {
-	k := &kind[K, T]{name: name}
+	k := &kind[K, T]{name: name, least: p.o.Ready, limit: p.o.Ready, target: p.o.Ready}
+	if p.o.Range != nil {
+		k.least, k.limit = p.o.Range(name)
+		k.target = k.least
+	}
 	if i := slices.IndexFunc(p.kinds, func(k *kind[K, T]) bool { return k.name == name }); i >= 0 {
 		k = p.kinds[i]
 		p.kinds = slices.Delete(p.kinds, i, i+1)
+		if len(k.ready) == 0 && k.target < k.limit { // it was asked for, and there is none
+			k.target, k.dry = min(max(2*k.target, 1), k.limit), time.Now()
+		}
 	}
 	k.used = time.Now()
 	p.kinds = slices.Insert(p.kinds, 0, k)
@@ -249,7 +263,7 @@ func (p *Pool[K, T]) next() (_ *kind[K, T], again time.Duration) {
 		return nil, again
 	}
 	for _, k := range p.kinds {
-		if len(k.ready)+k.making >= p.o.Ready || k.pause > 0 && k.making > 0 {
+		if len(k.ready)+k.making >= k.target || k.pause > 0 && k.making > 0 {
 			continue
 		}
 		if wait := k.pause - time.Since(k.failed); wait > 0 {
@@ -317,12 +331,15 @@ func (p *Pool[K, T]) expire() {
 	for i := len(p.kinds) - 1; i > 0; i-- {
 		k := p.kinds[i]
 		unused := p.o.Kinds > 0 && i >= p.o.Kinds || p.o.KindAge > 0 && time.Since(k.used) > p.o.KindAge
-		if unused && k.making == 0 {
+		if unused && k.making == 0 && (p.o.Range == nil || k.least == 0) {
 			p.empty(k)
 			p.kinds = slices.Delete(p.kinds, i, i+1)
 		}
 	}
 	for _, k := range p.kinds {
+		if k.target > k.least && time.Since(k.dry) > max(p.o.Age, time.Second) { // there were enough for a while
+			k.target, k.dry = k.target-1, time.Now()
+		}
 		k.ready = slices.DeleteFunc(k.ready, func(it item[T]) bool {
 			if time.Since(it.born) < p.o.Age && (p.o.Alive == nil || p.o.Alive(it.value)) {
 				return false

@@ -394,3 +394,53 @@ func TestContext(t *testing.T) {
 		}
 	})
 }
+
+// TestRange: as many wait as a kind is to have, more after callers found none, and never more
+// than it may have; those that are to wait are kept without being asked for.
+func TestRange(t *testing.T) {
+	made := make(chan int, 100)
+	n := 0
+	p := warmpool.New(t.Context(), warmpool.Options[string, int]{
+		Make:    func(context.Context, string) (int, error) { n++; made <- n; return n, nil },
+		Destroy: func(int) error { return nil },
+		Range: func(kind string) (int, int) {
+			if kind == "kept" {
+				return 2, 4
+			}
+			return 0, 1
+		},
+		Age: time.Hour, Kinds: 1, KindAge: time.Nanosecond,
+	})
+	defer p.Close()
+	waiting := func(want int) {
+		t.Helper()
+		for {
+			s := p.State()
+			if s.Waiting == want {
+				return
+			}
+			if s.Waiting > want {
+				t.Fatalf("%d wait, not %d", s.Waiting, want)
+			}
+			<-s.Grown
+		}
+	}
+	p.Want("kept")
+	waiting(2)
+	for range 2 {
+		p.Want("kept")
+		if _, ok := p.Take(); !ok {
+			t.Fatal("it is dry")
+		}
+	}
+	release := p.Hold()
+	for range 3 { // dry: whatever is left is taken
+		for _, ok := p.Take(); ok; _, ok = p.Take() {
+		}
+		p.Want("kept")
+	}
+	release()
+	waiting(4)
+	p.Want("other")
+	waiting(4) // of those none is to wait, and the kept ones stay
+}
