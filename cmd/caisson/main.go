@@ -8,9 +8,13 @@ import (
 
 	"github.com/caisson-run/caisson"
 	"github.com/caisson-run/caisson/internal/cli"
+	"github.com/caisson-run/caisson/internal/linux/weakroot"
 )
 
 func main() {
 	caisson.Reexec()
+	if code, done := weakroot.Enter(); done {
+		os.Exit(code)
+	}
 	os.Exit(cli.Main(os.Args, caisson.Drivers))
 }

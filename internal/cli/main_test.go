@@ -90,6 +90,8 @@ func TestScripts(t *testing.T) {
 			switch cond {
 			case "real":
 				return real != "", nil
+			case "root":
+				return os.Geteuid() == 0, nil
 			case "engine": // a container engine of the test's own
 				return engine != "", nil
 			case "groups": // root may make control groups; the fake level needs none

@@ -83,12 +83,12 @@ func (m *machine) weakRoot(f Facts) Fact {
 	switch f.Container {
 	case "docker", "podman":
 		return Fact{Why: "root of this " + f.Container + " container may not mount (it lacks CAP_SYS_ADMIN)",
-			Remedy: "start the container with --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined; or run caisson as an ordinary user in one with these two --security-opt"}
+			Remedy: "start the container with --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined; or with SETFCAP instead, or run caisson as an ordinary user, in one with these two --security-opt"}
 	case "kubernetes":
 		return Fact{Why: "root of this pod may not mount (it lacks CAP_SYS_ADMIN)",
-			Remedy: "set securityContext.seccompProfile.type: Unconfined and capabilities.add: [SYS_ADMIN] in the pod; or run caisson as an ordinary user (runAsUser) in one that is Unconfined"}
+			Remedy: "set securityContext.seccompProfile.type: Unconfined and capabilities.add: [SYS_ADMIN] in the pod; or add SETFCAP instead, or run caisson as an ordinary user (runAsUser), in one that is Unconfined"}
 	}
-	return Fact{Why: "root may not mount here (it lacks CAP_SYS_ADMIN)", Remedy: "start caisson with that capability, or as an ordinary user, who needs none"}
+	return Fact{Why: "root may not mount here (it lacks CAP_SYS_ADMIN)", Remedy: "start caisson with that capability, with CAP_SETFCAP, or as an ordinary user, who needs none"}
 }
 
 // sysctl is a fact that one kernel setting would change, now and after a boot.

@@ -156,7 +156,7 @@ func TestProblems(t *testing.T) {
 		{"root of little power", func(t *testing.T, m *machine) {
 			m.euid, m.mount = 0, func(uintptr) error { return unix.EPERM }
 			m.file(t, "/proc/self/status", "CapEff:\t0000000000000000\n")
-		}, "mounts", "it lacks CAP_SYS_ADMIN", "as an ordinary user", []string{"gvisor", "process"}},
+		}, "mounts", "it lacks CAP_SYS_ADMIN", "with CAP_SETFCAP, or as an ordinary user", []string{"gvisor", "process"}},
 		{"a filter on mounts", func(t *testing.T, m *machine) {
 			m.mount = func(flags uintptr) error {
 				if flags != unix.CLONE_NEWUSER {
