@@ -8,6 +8,7 @@ import (
 	"io"
 	"testing"
 
+	"github.com/caisson-run/caisson/interpreter"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -81,6 +82,16 @@ func BenchmarkDownload(b *testing.B) {
 	for b.Loop() {
 		if _, err := c.ReadFile(b.Context(), "/tmp/f", io.Discard, bulk); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkCell(b *testing.B) {
+	c := newClient(b)
+	runCell(b, c, interpreter.Cell{Code: "1"}) // starts the kernel
+	for b.Loop() {
+		if got := runCell(b, c, interpreter.Cell{Code: "1+1"}); got.main() != `"2"` {
+			b.Fatalf("%+v", got)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/interpreter"
@@ -143,4 +144,94 @@ func TestContextsRefuse(t *testing.T) {
 		t.Errorf("removed twice: %v", err)
 	}
 	gone(t, c, "python3")
+}
+
+// A client that goes away interrupts its cell, and the next one answers.
+func TestCellWithoutClient(t *testing.T) {
+	b := newBox(t)
+	c := b.dial(t, user())
+	runCell(t, c, interpreter.Cell{Code: "kept = 1"})
+	for name, leave := range map[string]func(x *guest.Execution){
+		"closed":       func(x *guest.Execution) { x.Close() },
+		"session lost": func(*guest.Execution) { c.Close(); c = b.dial(t, user()) },
+	} {
+		x, err := c.Execute(t.Context(), interpreter.Cell{Code: "print('on')\nwhile True: pass"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			e, err := x.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Type == interpreter.Stdout {
+				break
+			}
+		}
+		leave(x)
+		if got := runCell(t, c, interpreter.Cell{Code: "kept"}); got.main() != `"1"` || got.out != "" {
+			t.Errorf("%s: %+v", name, got)
+		}
+		x.Close()
+	}
+}
+
+// A client that reads nothing does not keep its context from others for ever.
+func TestCellOfDeafClient(t *testing.T) {
+	c := newClient(t)
+	runCell(t, c, interpreter.Cell{Code: "kept = 1"})
+	x, err := c.Execute(t.Context(), interpreter.Cell{Code: "while True: print('x' * 10000)", Timeout: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	if got := runCell(t, c, interpreter.Cell{Code: "kept"}); got.main() != `"1"` {
+		t.Errorf("%+v", got)
+	}
+}
+
+// What a kernel has started ends with its context.
+func TestContextTakesItsChildren(t *testing.T) {
+	c := newClient(t)
+	runCell(t, c, interpreter.Cell{Language: "bash", Code: "sleep 4711 & (setsid sleep 4712 &)"})
+	runCell(t, c, interpreter.Cell{Language: "python", Code: "import subprocess; p = subprocess.Popen(['sleep', '4713'])"})
+	all, err := c.Contexts(t.Context())
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%+v %v", all, err)
+	}
+	for _, x := range all {
+		if err := c.RemoveContext(t.Context(), x.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := output(t, c, "pgrep -f 'sleep 471[13]' || true"); got != "" {
+		t.Errorf("left: %s", got)
+	}
+}
+
+// A kernel has what every program of its user has, and nothing of the agent's.
+func TestKernelOwnsNothingElse(t *testing.T) {
+	o := user()
+	o.Limits = sandbox.Limits{OpenFiles: 99}
+	c := newBox(t).dial(t, o)
+	got := runCell(t, c, interpreter.Cell{Language: "bash", Code: "id -u; ulimit -n; grep NoNewPrivs /proc/self/status | cut -f2; grep Cap[IPEA] /proc/self/status | grep -cv 0000000000000000; ls -l /proc/self/fd | grep -c memfd; true"})
+	if got.out != "1000\n99\n1\n0\n0\n" {
+		t.Errorf("%q %q %+v", got.out, got.err, got.end)
+	}
+	got = runCell(t, c, interpreter.Cell{Code: "import os\nopen('/proc/1/environ')"})
+	if got.failure == nil || got.failure.Name != "PermissionError" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A copy of a sandbox is told, and its kernels draw other numbers.
+func TestResumedCellsDrawAnew(t *testing.T) {
+	c := newClient(t)
+	runCell(t, c, interpreter.Cell{Code: "import random; random.seed(1)"})
+	if _, err := c.Resume(t.Context(), guest.Resume{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := runCell(t, c, interpreter.Cell{Code: "random.random()"}); got.main() == `"0.13436424411240122"` || got.main() == "" {
+		t.Errorf("%+v", got)
+	}
 }

@@ -56,7 +56,7 @@ func launch(u User, language, dir string, own map[string]string) (*kernel, error
 		p.Argv, p.Stdin = bashArgv, theirs
 		return startKernel(u, p, t, func() { theirs.Close() })
 	}
-	return nil, unsupported(language, "no kernel of that name is installed")
+	return launchJupyter(u, p, language)
 }
 
 func unsupported(language, why string) error {
