@@ -31,12 +31,10 @@ func Enter() (code int, done bool) {
 	runtime.LockOSThread() // the parent whose death kills is the thread
 	defer runtime.UnlockOSThread()
 	ids := []syscall.SysProcIDMap{{ContainerID: uid, HostID: 0, Size: 1}}
-	env := os.Environ()
 	if os.Getenv("USER") == "" {
-		env = append(env, "USER=root") // by which it is recorded, where it has no account
+		_ = os.Setenv("USER", "root") // by which it is recorded, where it has no account
 	}
 	p, err := os.StartProcess("/proc/self/exe", os.Args, &os.ProcAttr{
-		Env:   env,
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 		Sys:   &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids, Pdeathsig: syscall.SIGKILL},
 	})
