@@ -184,12 +184,12 @@ levels: ## docs/levels.md anew: level by clause, as the conformance suite sees i
 CONFORMANCE = $(addprefix ./,$(patsubst %/,%,$(dir $(wildcard sandbox/*/conformance_test.go))))
 
 # What others build on E2B's client wants a newer Node.js, and 125 MB: not in make test.
-E2B_RUN := ^Test(SDK|Frameworks)$$
+E2B_RUN := ^Test(SDK|Interpreter|Frameworks|Examples)$$
 .PHONY: test-e2b
 test-e2b: build ## E2B's official clients, and what others build on them, against caisson serve
 	@echo '== E2B clients'
 	@node=$$($(if $(E2B_TESTS),,CAISSON_TEST_NODE=22) .ci/node); export PATH="$$node:$$PATH"; \
-		for d in sdk interpreter $(if $(E2B_TESTS),,frameworks); do .ci/clients api/e2b/testdata/$$d; done; \
+		for d in sdk interpreter $(if $(E2B_TESTS),,frameworks); do .ci/clients api/e2b/testdata/$$d; done; .ci/clients examples/agents; \
 		CAISSON_TEST_BINARY=$(CURDIR)/bin/caisson $(GOTEST) -count=1 -timeout 30m -run '$(E2B_RUN)' $(E2B_TESTS) ./api/e2b
 
 # Not in make test: a Node.js of its own and five minutes. The package's own tests
