@@ -38,6 +38,7 @@ func benches(s *stage) []bench {
 	list = append(list,
 		bench{"whole run of \"/bin/true\" on a container image", s.onImage},
 		bench{fmt.Sprintf("an image of %.0f MB made ready", largeImage/1e6), s.unpacked},
+		bench{fmt.Sprintf("a template of %d steps built again, all known", knownSteps), s.knownBuild},
 		bench{"driver, start to first byte of /bin/echo", s.firstByte},
 		bench{"driver, start to first byte of /bin/echo, in a program that carries the engine as caisson does", s.carriedFirstByte},
 		bench{fmt.Sprintf("%d at once on %d cores, each a caisson run", atOnce, onCores), s.burst},
