@@ -225,12 +225,8 @@ type kernelProcess struct {
 	kills   uint64 // of the memory limit, before
 }
 
-func (p *kernelProcess) Interrupt(alone bool) error {
-	scope := wire.Group
-	if alone {
-		scope = wire.Process
-	}
-	return p.agent.table.signal(p.process, syscall.SIGINT, scope)
+func (p *kernelProcess) Interrupt() error {
+	return p.agent.table.signal(p.process, syscall.SIGINT, wire.Group)
 }
 
 func (p *kernelProcess) Kill() error {

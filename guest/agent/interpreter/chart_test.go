@@ -36,7 +36,7 @@ func figures(t *testing.T, o *told) (charts []map[string]any) {
 
 func TestCharts(t *testing.T) {
 	needModule(t, "matplotlib")
-	pythons(t, func(t *testing.T, b *bench) {
+	test := func(t *testing.T, b *bench) {
 		b.code(interpreter.Python, "import matplotlib.pyplot as plt\nimport datetime")
 		for name, tt := range map[string]struct{ code, want string }{
 			"line": {"plt.plot([1, 2, 3], [1, 4, 9], label='sq')\nplt.plot([1, 2], [3, 4])\nplt.title('T'); plt.xlabel('Time (s)'); plt.ylabel('Way')\nplt.xticks([1, 2, 3]); plt.yticks([0, 5])\nplt.show()",
@@ -79,7 +79,8 @@ func TestCharts(t *testing.T) {
 				}
 			})
 		}
-	})
+	}
+	test(t, bare(t))
 }
 
 // All figures of a cell are shown once, and none is left for the next.

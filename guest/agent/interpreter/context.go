@@ -55,10 +55,10 @@ func (c *context) unused() bool {
 	return c.kernel == nil && c.executions == 0
 }
 
-// warm sees to it that there is a kernel, unless a cell runs, which has one.
+// warm sees to it that there is a kernel, unless a cell runs or waits, which sees to it.
 func (c *context) warm() error {
 	c.mu.Lock()
-	have := c.running != nil || c.kernel.living()
+	have := c.running != nil || c.waiting > 0 || c.kernel.living()
 	c.mu.Unlock()
 	if have {
 		return nil

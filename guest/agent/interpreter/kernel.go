@@ -224,11 +224,7 @@ func (k *kernel) settle() {
 // interrupt asks for the end of a cell.
 func (k *kernel) interrupt(c *cell) {
 	if k.talk.interrupt(c.id) {
-		if _, shell := k.talk.(*bashTalk); shell {
-			// It must know before its child dies of the same, or it goes on with the line.
-			k.process.Interrupt(true)
-		}
-		k.process.Interrupt(false)
+		k.process.Interrupt()
 		k.talk.interrupted(c.id)
 	}
 }

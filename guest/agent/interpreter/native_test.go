@@ -79,12 +79,7 @@ func (n *native) Start(p kernels.Program) (kernels.Process, error) {
 	return k, nil
 }
 
-func (p *process) Interrupt(alone bool) error {
-	if alone {
-		return syscall.Kill(p.cmd.Process.Pid, syscall.SIGINT)
-	}
-	return syscall.Kill(-p.cmd.Process.Pid, syscall.SIGINT)
-}
+func (p *process) Interrupt() error           { return syscall.Kill(-p.cmd.Process.Pid, syscall.SIGINT) }
 func (p *process) Kill() error                { return syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }
 func (p *process) Done() <-chan struct{}      { return p.done }
 func (p *process) Status() syscall.WaitStatus { return p.cmd.ProcessState.Sys().(syscall.WaitStatus) }

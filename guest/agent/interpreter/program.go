@@ -33,8 +33,8 @@ type Program struct {
 
 // Process is a kernel that was started.
 type Process interface {
-	// Interrupt sends SIGINT to its process group, or to it alone.
-	Interrupt(alone bool) error
+	// Interrupt sends SIGINT to its process group.
+	Interrupt() error
 	// Kill kills it and what it has started.
 	Kill() error
 	// Done is closed when it has ended. Status says how then.
