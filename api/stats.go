@@ -107,7 +107,7 @@ func (a *answer) WriteHeader(status int) {
 	if a.status == 0 && status >= 200 || status == http.StatusSwitchingProtocols {
 		a.status = status
 	}
-	if h := a.Header(); status == http.StatusServiceUnavailable && h.Get("Retry-After") == "" {
+	if h := a.Header(); (status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests) && h.Get("Retry-After") == "" {
 		h.Set("Retry-After", retryAfter)
 	}
 	a.ResponseWriter.WriteHeader(status)

@@ -95,6 +95,11 @@ func (l locked) boot(ctx context.Context, g *grant, r *session.Invocation, kept 
 // startIn starts the sandbox, where there is room for it. One made ahead has its own.
 func (l locked) startIn(ctx context.Context, in *running, d sandbox.Driver, kept keptState) error {
 	if in.made == nil {
+		leave, err := l.b.queue.enter(ctx, l.owner)
+		if err != nil {
+			return err
+		}
+		defer leave()
 		started, err := l.b.fit.take()
 		if err != nil {
 			return err

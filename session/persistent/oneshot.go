@@ -35,6 +35,11 @@ func (b *Sandboxes) Run(ctx context.Context, k *Key, template string, call *sess
 	if !call.Fetches { // its program is ours
 		call.Image, call.OwnImage = made.image, made.own
 	}
+	leave, err := b.queue.enter(ctx, k.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	started, err := b.fit.take()
 	if err != nil {
 		return nil, err

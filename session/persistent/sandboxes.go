@@ -140,6 +140,7 @@ type Sandboxes struct {
 	ready      readiness
 	memories   *memories
 	fit        fit
+	queue      *queue
 	builds     builds
 	// writers and wakers bound how many go cold, and wake, at once.
 	writers, wakers chan struct{}
@@ -195,6 +196,7 @@ func newSandboxes(o SandboxesOptions, writes *records) *Sandboxes {
 	b.inventory = newInventory(b.background)
 	b.kept = &keptDirs{dir: filepath.Join(o.State.Path(), keptDir), removeAll: o.removeAll}
 	b.writers, b.wakers = make(chan struct{}, writersAtOnce), make(chan struct{}, wakersAtOnce)
+	b.queue = newQueue()
 	b.warmPool, b.memories = newWarmPool(b), newMemories(b)
 	return b
 }
