@@ -31,8 +31,10 @@ type Sandbox struct {
 	Network    []string          `json:"network,omitempty"` // what it may reach
 	Denied     []string          `json:"denied,omitempty"`  // what is taken away from that
 	Posture    Posture           `json:"posture"`
-	Resumed    int               `json:"resumed,omitempty"` // how often it was
-	Kept       string            `json:"kept,omitempty"`    // what there is of it while it is paused: all of it on disk or in memory, or its files
+	Resumed    int               `json:"resumed,omitempty"`  // how often it was
+	Cold       string            `json:"cold,omitempty"`     // how far it has gone cold while nothing uses it: frozen or disk
+	Rebooted   string            `json:"rebooted,omitempty"` // why it last began anew with its files alone
+	Kept       string            `json:"kept,omitempty"`     // what there is of it while it is paused: all of it on disk or in memory, or its files
 }
 
 // Posture is what holds for a sandbox, or held for a run.
