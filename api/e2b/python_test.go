@@ -3,9 +3,12 @@
 package e2b_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"regexp"
@@ -14,14 +17,15 @@ import (
 	"time"
 )
 
-// The requests of E2B's Python client, as it writes them: paths of version 1,
+// The requests of E2B's Python client, as it writes them (2.9.0, and 2.45.1, which names no
+// user and sends files as they are, too): paths of version 1,
 // protobuf's JSON with defaults left out, a Basic user on every call to the
 // agent, forms with whole paths as file names, and watchers that are asked from
 // time to time. $ID and $TOKEN are the sandbox's, $1 what an answer before matched in
 // its parentheses last. A stream that is begun is read up to its first message, and to
 // its end by the call rest.
 var python = []struct {
-	call   string // method, path, and perhaps how: "stream", "begin", "form"
+	call   string // method, path, and perhaps how: "stream", "begin", "form", "octets", "gzip"
 	body   string
 	status int
 	want   string // a pattern of the answer
@@ -59,6 +63,10 @@ var python = []struct {
 
 	{"POST /files?path=&username=user form", "--B\r\nContent-Disposition: form-data; name=\"file\"; filename=\"/home/user/py/a.txt\"\r\n\r\nhello\r\n--B\r\nContent-Disposition: form-data; name=\"file\"; filename=\"py/b.txt\"\r\n\r\nyou\r\n--B--\r\n", 200, `"path":"/home/user/py/a.txt","type":"file".*"path":"/home/user/py/b.txt"`},
 	{"GET /files?path=/home/user/py/a.txt&username=user", "", 200, `^hello$`},
+	{"POST /files?path=/home/user/py/b.txt&username=user octets", "as it is", 200, `"path":"/home/user/py/b.txt","type":"file"`},
+	{"GET /files?path=/home/user/py/b.txt&username=user", "", 200, `^as it is$`},
+	{"POST /files?path=/home/user/py/b.txt&username=user gzip", "packed", 200, `"path":"/home/user/py/b.txt"`},
+	{"GET /files?path=/home/user/py/b.txt&username=user", "", 200, `^packed$`},
 	{"POST /filesystem.Filesystem/ListDir", `{"path":"/home/user/py","depth":1}`, 200, `"name":"a.txt","type":"FILE_TYPE_FILE".*"size":"5".*"name":"b.txt"`},
 	{"POST /filesystem.Filesystem/Stat", `{"path":"py/none"}`, 404, `"code":"not_found"`},
 	{"POST /filesystem.Filesystem/MakeDir", `{"path":"py"}`, 409, `"code":"already_exists"`},
@@ -118,6 +126,16 @@ func (d *frontend) begin(t *testing.T, path string, header map[string]string, bo
 }
 
 func TestPython(t *testing.T) {
+	for _, version := range []string{"2.9.0", "2.45.1"} {
+		t.Run(version, func(t *testing.T) { asPython(t, version) })
+	}
+}
+
+func asPython(t *testing.T, version string) {
+	unnamed := strings.NewReplacer()
+	if version != "2.9.0" { // the agent's default is its user
+		unnamed = strings.NewReplacer("?path=&username=user", "", "&username=user", "")
+	}
 	d := newFrontend(t)
 	var id, token, kept string
 	var begun io.ReadCloser
@@ -127,13 +145,15 @@ func TestPython(t *testing.T) {
 		if c.call == "rest" {
 			words = []string{"", ""}
 		}
-		path := fill.Replace(words[1])
-		header := map[string]string{"User-Agent": "e2b-python-sdk/2.9.0", "Content-Type": "application/json"}
+		path := unnamed.Replace(fill.Replace(words[1]))
+		header := map[string]string{"User-Agent": "e2b-python-sdk/" + version, "Content-Type": "application/json"}
 		if strings.HasPrefix(path, "/sandboxes") || strings.HasPrefix(path, "/v2/") || strings.HasPrefix(path, "/snapshots") || strings.HasPrefix(path, "/templates") {
 			header["X-API-KEY"] = d.key
 		} else {
 			header["E2b-Sandbox-Id"], header["E2b-Sandbox-Port"], header["X-Access-Token"] = id, "49983", token
-			header["Authorization"] = "Basic " + base64.StdEncoding.EncodeToString([]byte("user:"))
+			if version == "2.9.0" {
+				header["Authorization"] = "Basic " + base64.StdEncoding.EncodeToString([]byte("user:"))
+			}
 			header["Connect-Protocol-Version"], header["Connect-Timeout-Ms"], header["Keepalive-Ping-Interval"] = "1", "60000", "50"
 		}
 		body := fill.Replace(c.body)
@@ -143,6 +163,16 @@ func TestPython(t *testing.T) {
 				header["Content-Type"], body = "application/connect+json", envelope(body)
 			case "form":
 				header["Content-Type"] = "multipart/form-data; boundary=B"
+			case "octets":
+				header["Content-Type"] = "application/octet-stream"
+			case "gzip":
+				var b bytes.Buffer
+				z := gzip.NewWriter(&b)
+				_, werr := z.Write([]byte(body))
+				if err := errors.Join(werr, z.Close()); err != nil {
+					t.Fatal(err)
+				}
+				header["Content-Type"], header["Content-Encoding"], body = "application/octet-stream", "gzip", b.String()
 			}
 		}
 		want := regexp.MustCompile("(?s)" + fill.Replace(c.want))
