@@ -63,6 +63,10 @@ const (
 	DataType  = "application/vnd.caisson.data+json"  // a table: its columns, by name
 )
 
+// ExitCode is the name of the Error with which a cell of Bash ends whose last command has
+// failed; its Value is that command's code.
+const ExitCode = "ExitCode"
+
 // Error is an exception that a cell did not catch.
 type Error struct {
 	Name      string `json:"name"`

@@ -211,20 +211,44 @@ func (x *toolExchange) line(text string) map[string]any {
 	return args
 }
 
-// bash carries out Anthropic's bash tool. Each call is a shell of its own: a restart
-// has nothing to do.
+// bashContext is the context of the shell that Anthropic's bash tool has in a sandbox.
+const bashContext = "bash-tool"
+
+// bash carries out Anthropic's bash tool. In a persistent sandbox it is one shell, as models
+// expect; without one, or where the policy has no run_code, each call is a shell of its own, and
+// a restart has nothing to do.
 func (x *toolExchange) bash(ctx context.Context, c *tool.Call) (*ToolResult, error) {
 	var in tool.Bash
 	if err := tool.DecodeCall(c.Args, &in); err != nil {
 		return nil, err
 	}
+	known, err := x.boxes.Tools(x.key)
+	if err != nil {
+		return nil, err
+	}
+	living := x.wish.SandboxID != "" && slices.ContainsFunc(known, func(t *tool.Tool) bool { return t.Name == "run_code" })
 	switch {
+	case living && in.Restart:
+		err := x.boxes.Handle(x.key, x.wish.SandboxID).RestartContext(ctx, "", bashContext)
+		if err != nil && !errors.Is(err, sandbox.ErrNotFound) {
+			return nil, err
+		}
+		if in.Command == "" {
+			return &ToolResult{Result: c.Result(tool.Answer{Text: "the shell was restarted"})}, nil
+		}
 	case in.Restart && in.Command == "":
 		return &ToolResult{Result: c.Result(tool.Answer{Text: "each command has a shell of its own: there is nothing to restart"})}, nil
 	case in.Command == "":
 		return nil, &sandbox.Error{Op: "call", Kind: sandbox.ErrInvalid, Problem: "it has no command"}
 	}
-	a, err := x.last(ctx, "run_command", x.line(in.Command))
+	name, args := "run_command", x.line(in.Command)
+	if living {
+		name, args = "run_code", map[string]any{"language": "bash", "code": in.Command, "sandbox_id": x.wish.SandboxID, "context": bashContext}
+	}
+	a, err := x.last(ctx, name, args)
+	if living && errors.Is(err, sandbox.ErrUnsupported) { // it has no bash that could stay
+		a, err = x.last(ctx, "run_command", x.line(in.Command))
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -54,6 +54,9 @@ func (s *cellShow) event(e interpreter.Event) (err error) {
 	case interpreter.Stderr:
 		_, err = io.WriteString(s.errs, e.Text)
 	case interpreter.Failure:
+		if e.Error.Name == interpreter.ExitCode { // a shell says nothing of it
+			return nil
+		}
 		text := strings.TrimSuffix(e.Error.Traceback, "\n")
 		if text == "" {
 			text = e.Error.Name + ": " + e.Error.Value

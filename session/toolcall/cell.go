@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/caisson-run/caisson/interpreter"
@@ -60,6 +61,7 @@ type cellTold struct {
 	omitted        int
 	pictures       []Picture
 	pictureBytes   int
+	exit           int // of a shell's last command
 	end            interpreter.Ending
 }
 
@@ -75,6 +77,10 @@ func (c *cellTold) event(e interpreter.Event) (err error) {
 	case interpreter.Stderr:
 		_, err = c.stderr.Write([]byte(e.Text))
 	case interpreter.Failure:
+		if e.Error.Name == interpreter.ExitCode {
+			c.exit, _ = strconv.Atoi(e.Error.Value)
+			return nil
+		}
 		text := e.Error.Traceback
 		if text == "" {
 			text = e.Error.Name + ": " + e.Error.Value
@@ -133,6 +139,9 @@ func (c *cellTold) show(r *interpreter.Result) {
 func (c *cellTold) answer(t *run, res *sandbox.Result) *Answer {
 	out := programOutput(res, c.stdout, c.stderr)
 	out["sandbox_id"], out["context"], out["results"] = t.use.Sandbox, t.args.Text("context"), c.results
+	if language, _ := t.args["language"].(string); interpreter.Language(language) == interpreter.Bash && (c.end.Status == interpreter.Done || c.exit != 0) {
+		out["exit_code"] = c.exit
+	}
 	if c.omitted > 0 {
 		out["results_omitted"] = c.omitted
 	}
