@@ -2,6 +2,8 @@
 
 package interpreter
 
+import "strings"
+
 // The languages that have kernels of our own. Any other name is that of an installed
 // Jupyter kernel.
 const (
@@ -12,9 +14,10 @@ const (
 )
 
 // Language is the language that a caller means: "py", "js", "ts" and "sh" are short for
-// ours, "" is Python, and what is not known stays as it is.
+// ours, "" is Python, and what is not known stays as it is. Ours are known in any case:
+// policies have rules by language, and "Python" is to meet those of Python.
 func Language(name string) string {
-	switch name {
+	switch l := strings.ToLower(name); l {
 	case "", "py", "python3":
 		return Python
 	case "js", "node":
@@ -23,6 +26,8 @@ func Language(name string) string {
 		return TypeScript
 	case "sh", "shell":
 		return Bash
+	case Python, JavaScript, TypeScript, Bash:
+		return l
 	}
 	return name
 }

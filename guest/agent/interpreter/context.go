@@ -3,6 +3,7 @@
 package interpreter
 
 import (
+	"fmt"
 	"maps"
 	"sync"
 
@@ -46,6 +47,14 @@ func (c *context) describe() interpreter.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return interpreter.Context{ID: c.id, Language: c.language, Dir: c.dir, Executions: c.executions, Busy: c.running != nil}
+}
+
+// speaks refuses a cell of another language: its text was judged as what it says it is.
+func (c *context) speaks(language string) error {
+	if family(interpreter.Language(language)) == family(c.language) {
+		return nil
+	}
+	return &fault{ErrInvalid, fmt.Sprintf("the context %s is one of %s, and the cell is not", c.id, c.language)}
 }
 
 // unused says whether no cell has ever had a kernel here.

@@ -51,7 +51,7 @@ func (s *Contexts) add(u User, o interpreter.ContextOptions, orFind bool) (*cont
 	}
 	if c := s.all[o.ID]; c != nil {
 		if orFind && c.user.ID() == u.ID() {
-			return c, nil
+			return c, c.speaks(o.Language)
 		}
 		return nil, &fault{ErrExists, fmt.Sprintf("there is a context %s already", o.ID)}
 	}
@@ -111,8 +111,8 @@ func (s *Contexts) choose(u User, c *interpreter.Cell) (*context, error) {
 	}
 	if c.Context != "" {
 		x, err := s.find(u, c.Context)
-		if err == nil && c.Language != "" && family(interpreter.Language(c.Language)) != family(x.language) {
-			err = &fault{ErrInvalid, fmt.Sprintf("the context %s is one of %s, and the cell is not", x.id, x.language)}
+		if err == nil && c.Language != "" {
+			err = x.speaks(c.Language)
 		}
 		return x, err
 	}

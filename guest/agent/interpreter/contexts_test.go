@@ -201,3 +201,15 @@ func BenchmarkCell(b *testing.B) {
 		}
 	}
 }
+
+// A cell that names no context runs in none of another language, whatever its ID: its text
+// was judged as what it says it is.
+func TestDefaultContextSpeaksItsLanguage(t *testing.T) {
+	b := bare(t)
+	b.create(interpreter.ContextOptions{ID: interpreter.JavaScript})
+	for _, language := range []string{interpreter.JavaScript, interpreter.TypeScript} {
+		if _, err := b.all.Prepare(b.user, interpreter.Cell{Language: language, Code: "import os"}); !errors.Is(err, kernels.ErrInvalid) {
+			t.Errorf("a cell of %s in a context of Python: %v", language, err)
+		}
+	}
+}
