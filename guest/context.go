@@ -12,8 +12,9 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// CreateContext starts a kernel and returns when it can run cells. It runs as the
-// client's user, under its limits, until the context is removed or the sandbox ends. A
+// CreateContext makes a context. One of caisson's own kernels starts with the first cell, a
+// Jupyter kernel before this returns. It runs as the client's user, under its limits, until
+// the context is removed or the sandbox ends. A
 // language that the sandbox has no kernel for is ErrInvalid with a hint what it needs; so
 // is an ID that exists.
 func (c *Client) CreateContext(ctx context.Context, o interpreter.ContextOptions) (interpreter.Context, error) {

@@ -18,7 +18,7 @@ import (
 )
 
 // The contexts of a sandbox live inside it: they go on over a pause and into a fork, and the
-// host knows of them what its agent says. Making one runs nothing of the caller's: only cells
+// host knows of them what its agent says. Making one of ours starts nothing: only cells
 // are calls in the record, and contexts that start what their caller chose.
 
 // maxContexts is how many contexts a sandbox has at most, as far as the host is concerned.

@@ -25,7 +25,8 @@ type Contexts struct {
 	made int
 }
 
-// Create makes a context and starts its kernel.
+// Create makes a context. A kernel of ours starts with the first cell: what it loads can be
+// its caller's (a module in its directory), and cells alone are decided. Others start here.
 func (s *Contexts) Create(u User, o interpreter.ContextOptions) (interpreter.Context, error) {
 	o.Language = interpreter.Language(o.Language)
 	if err := o.Check(); err != nil {
@@ -35,7 +36,12 @@ func (s *Contexts) Create(u User, o interpreter.ContextOptions) (interpreter.Con
 	if err != nil {
 		return interpreter.Context{}, err
 	}
-	if err := c.warm(); err != nil {
+	if program := programs[family(c.language)]; program != "" {
+		err = canStart(u, program, c.dir, c.env)
+	} else {
+		err = c.warm()
+	}
+	if err != nil {
 		s.drop(c)
 		return interpreter.Context{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -210,6 +211,35 @@ func TestDefaultContextSpeaksItsLanguage(t *testing.T) {
 	for _, language := range []string{interpreter.JavaScript, interpreter.TypeScript} {
 		if _, err := b.all.Prepare(b.user, interpreter.Cell{Language: language, Code: "import os"}); !errors.Is(err, kernels.ErrInvalid) {
 			t.Errorf("a cell of %s in a context of Python: %v", language, err)
+		}
+	}
+}
+
+// Making a context of ours runs nothing, though its directory has what a kernel would load:
+// only cells are decided.
+func TestCreateRunsNothing(t *testing.T) {
+	b := bare(t)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "ast.py"), []byte("open('ran', 'w')\nraise SystemExit\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	made := b.create(interpreter.ContextOptions{Dir: dir})
+	if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
+		t.Error("a module of its directory ran")
+	}
+	if o := b.run(interpreter.Cell{Context: made.ID, Code: "1"}); o.end.Status != interpreter.Lost {
+		t.Errorf("the module is none that is loaded: %+v", o.end)
+	}
+	for name, tt := range map[string]struct {
+		o    interpreter.ContextOptions
+		want error
+	}{
+		"no directory": {interpreter.ContextOptions{Dir: "/no/where"}, kernels.ErrInvalid},
+		"a file":       {interpreter.ContextOptions{Dir: filepath.Join(dir, "ast.py")}, kernels.ErrInvalid},
+		"no program":   {interpreter.ContextOptions{Language: "bash", Env: map[string]string{"PATH": dir}}, kernels.ErrUnsupported},
+	} {
+		if _, err := b.all.Create(b.user, tt.o); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

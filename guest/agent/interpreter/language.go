@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +35,29 @@ func literal(s string) string {
 func pythonProgram() string {
 	return "import builtins\nexec(compile(" + literal(pythonKernel) + ", '<kernel>', 'exec'), " +
 		"{'__name__': 'caisson_kernel', '__builtins__': dict(vars(builtins)), 'CHARTS': " + literal(pythonCharts) + "})\n"
+}
+
+// programs are what our kernels run in.
+var programs = map[string]string{interpreter.Python: "python3", interpreter.JavaScript: "node", interpreter.Bash: "bash"}
+
+// canStart says what a kernel of ours lacks, and starts nothing.
+func canStart(u User, program, dir string, own map[string]string) error {
+	return u.As(func() error {
+		if info, err := os.Stat(dir); err != nil {
+			return &fault{ErrInvalid, err.Error()}
+		} else if !info.IsDir() {
+			return &fault{ErrInvalid, fmt.Sprintf("%.200q is no directory", dir)}
+		}
+		for in := range strings.SplitSeq(variable(u.Environ(own), "PATH"), ":") {
+			if in = path.Join(in, program); !path.IsAbs(in) {
+				in = path.Join(dir, in)
+			}
+			if info, err := os.Stat(in); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+				return nil
+			}
+		}
+		return &fault{ErrUnsupported, program + ": not found"}
+	})
 }
 
 // launch starts the kernel of a language.
@@ -99,12 +123,12 @@ func inMemory(text string) (*os.File, error) {
 	return f, nil
 }
 
-// variable is the value of a variable in env.
-func variable(env []string, name string) string {
+// variable is the value of a variable in env; the last one counts.
+func variable(env []string, name string) (value string) {
 	for _, e := range env {
 		if v, ok := strings.CutPrefix(e, name+"="); ok {
-			return v
+			value = v
 		}
 	}
-	return ""
+	return value
 }
