@@ -36,7 +36,8 @@ func (h *Handle) RunCell(ctx context.Context, call *session.Call, in string, on 
 	if err != nil {
 		return nil, err
 	}
-	c := &cell{action: a, kill: func() { _ = h.Kill(context.Background()) }, on: on, wait: a.Limits.Wall + cellGrace, told: newTold(a.maxTold())}
+	wait := a.Limits.Wall + cellGrace
+	c := &cell{action: a, kill: h.overran, on: on, turn: maxTurn * wait, wait: wait, told: newTold(a.maxTold())}
 	began := time.Now()
 	res, err := c.run(ctx, in)
 	if res != nil {
@@ -98,6 +99,18 @@ func (a *action) maxOutput() int64 {
 // first, and kills what does not hear. One that takes longer loses its sandbox.
 const cellGrace = 30 * time.Second
 
+// maxTurn is how many cells an agent has waiting in a context, and the one that runs. Their time
+// is not that of a cell behind them.
+const maxTurn = 65
+
+// overran ends a sandbox whose agent lets a cell run on.
+func (h *Handle) overran() {
+	ctx := context.Background()
+	_, _ = h.change(ctx, func(l locked) error {
+		return l.endFor(ctx, &session.Ending{Status: sandbox.StatusTimeout, Resource: sandbox.LimitWall, Reason: "a cell in it ran on when its time was over"})
+	})
+}
+
 // execution is a cell that runs, as an agent tells of it.
 type execution interface {
 	Next() (interpreter.Event, error)
@@ -110,7 +123,9 @@ type cell struct {
 	kill func() // ends the sandbox
 	on   func(interpreter.Event) error
 	told *told
-	wait time.Duration // how long may still be waited for the agent, where there is a wall limit
+	// How long may still be waited for the agent, where there is a wall limit: until the cell's
+	// turn comes, and then.
+	turn, wait time.Duration
 }
 
 // run has the agent run the cell, and hears its events until the end.
@@ -175,8 +190,14 @@ func (c *cell) next(ex execution) (interpreter.Event, error) {
 	if c.Limits.Wall <= 0 {
 		return ex.Next()
 	}
-	late := time.AfterFunc(c.wait, func() {
-		c.kill()
+	left, begun := &c.turn, c.told.begun
+	if begun {
+		left = &c.wait
+	}
+	late := time.AfterFunc(*left, func() {
+		if begun {
+			c.kill()
+		}
 		_ = ex.Close()
 	})
 	began := time.Now()
@@ -184,7 +205,7 @@ func (c *cell) next(ex execution) (interpreter.Event, error) {
 	if !late.Stop() {
 		return e, session.TimedOut(c.Limits)
 	}
-	c.wait -= time.Since(began)
+	*left -= time.Since(began)
 	return e, err
 }
 

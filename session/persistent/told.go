@@ -33,6 +33,8 @@ const (
 	maxTraceback  = 1 << 20
 	maxReason     = 500
 	maxPath       = 4096
+	// eventSize is what an event counts that says nothing: there is no end of them otherwise.
+	eventSize = 64
 )
 
 // told is what an agent has told of one cell so far: it looks at each event, and makes one of
@@ -73,7 +75,7 @@ func (t *told) event(e interpreter.Event) (*interpreter.Event, error) {
 		t.begun, out.Count = true, e.Count
 	case interpreter.Stdout, interpreter.Stderr:
 		if out.Text = strings.ToValidUTF8(e.Text, "\ufffd"); out.Text == "" {
-			return nil, nil
+			return nil, t.count(eventSize)
 		}
 		size = len(out.Text)
 	case interpreter.Display:
@@ -87,28 +89,36 @@ func (t *told) event(e interpreter.Event) (*interpreter.Event, error) {
 			size += len(kind) + len(v)
 		}
 	case interpreter.Failure:
-		if e.Error == nil {
-			return nil, nil
+		if err := t.count(eventSize); err != nil || e.Error == nil {
+			return nil, err
 		}
 		text := func(s string, n int) string { return sandbox.Clip(strings.ToValidUTF8(s, "\ufffd"), n) }
 		out.Error = &interpreter.Error{Name: text(e.Error.Name, maxErrorName), Value: text(e.Error.Value, maxErrorValue), Traceback: text(e.Error.Traceback, maxTraceback)}
 		size = len(out.Error.Name) + len(out.Error.Value) + len(out.Error.Traceback)
 	case interpreter.Alive:
 		if now.Sub(t.alive) < time.Second {
-			return nil, nil
+			return nil, t.count(eventSize)
 		}
 		t.alive = now
 	case interpreter.End:
 		out.End = endOf(e.End)
 	default:
-		return nil, nil // of a newer agent
+		return nil, t.count(eventSize) // of a newer agent
 	}
 	t.seen += int64(size)
-	if t.left -= int64(size); t.left < 0 {
-		return nil, tooMuch("more than it may")
+	if err := t.count(size); err != nil {
+		return nil, err
 	}
 	t.keep(out)
 	return out, nil
+}
+
+// count takes what was told from what may be.
+func (t *told) count(size int) error {
+	if t.left -= int64(size); t.left < 0 {
+		return tooMuch("more than it may")
+	}
+	return nil
 }
 
 // keep writes down what the record has of an event: output as it is, and of a result its text

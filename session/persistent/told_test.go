@@ -71,6 +71,9 @@ func TestToldTooMuch(t *testing.T) {
 		n    int
 	}{
 		"bytes": {10_000, text, 10}, "results": {1 << 30, many, maxResults}, "beginnings": {1 << 20, interpreter.Event{Type: interpreter.Started}, 1},
+		"empty errors":  {1000 * eventSize, interpreter.Event{Type: interpreter.Failure, Error: &interpreter.Error{}}, 1000},
+		"empty output":  {1000 * eventSize, interpreter.Event{Type: interpreter.Stdout}, 1000},
+		"signs of life": {1000 * eventSize, interpreter.Event{Type: interpreter.Alive}, 1001},
 	} {
 		h, n := newTold(tt.left), 0
 		for n <= tt.n {
@@ -180,14 +183,16 @@ func TestCellOfAHostileAgent(t *testing.T) {
 		t.Errorf("a limit that ends: %+v, %v, %d unheard", res, err, len(ex.events))
 	}
 	<-ex.closed
-	// One that never ends it loses its sandbox.
-	killed := false
-	ex = &scripted{nil, make(chan struct{})}
-	c := &cell{action: &action{Limits: sandbox.Limits{Wall: time.Millisecond}}, on: all, told: newTold(1), wait: time.Millisecond}
-	c.kill = func() { killed = true }
-	res, err = c.hear(context.Background(), ex)
-	if err != nil || res.Status != sandbox.StatusTimeout || res.Resource != sandbox.LimitWall || !killed {
-		t.Errorf("no end: %+v, %v, killed: %t", res, err, killed)
+	// One that never ends it loses its sandbox. A cell that waits for others does not cost it.
+	for _, begun := range []bool{true, false} {
+		killed := false
+		ex = &scripted{nil, make(chan struct{})}
+		c := &cell{action: &action{Limits: sandbox.Limits{Wall: time.Millisecond}}, on: all, told: newTold(1), turn: time.Millisecond, wait: time.Millisecond}
+		c.told.begun, c.kill = begun, func() { killed = true }
+		res, err = c.hear(context.Background(), ex)
+		if err != nil || res.Status != sandbox.StatusTimeout || res.Resource != sandbox.LimitWall || killed != begun {
+			t.Errorf("no end: %+v, %v, begun: %t, killed: %t", res, err, begun, killed)
+		}
 	}
 	// A listener that fails interrupts it.
 	gone := errors.New("gone")
