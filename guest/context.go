@@ -90,7 +90,7 @@ func checkContext(c *interpreter.Context) error {
 var kernelHints = map[string]string{
 	interpreter.Python:     "its root needs python3 in its PATH; use a template that has it",
 	interpreter.JavaScript: "its root needs node in its PATH; use a template that has it",
-	interpreter.TypeScript: "its root needs node 22.13 or later, or node and the typescript package; use a template that has them",
+	interpreter.TypeScript: "its root needs node 22.13 or later, or node and the esbuild package; use a template that has them",
 	interpreter.Bash:       "its root needs bash in its PATH; use a template that has it",
 }
 

@@ -279,7 +279,7 @@ function withoutTypes(code) {
     }
   };
   const ts = find('typescript');
-  if (ts !== undefined) {
+  if (typeof ts?.transpileModule === 'function') { // TypeScript 7 has none
     const compilerOptions = { target: ts.ScriptTarget.ESNext, module: ts.ModuleKind.ESNext, verbatimModuleSyntax: true };
     const made = ts.transpileModule(code, { compilerOptions, reportDiagnostics: true });
     const wrong = made.diagnostics?.find((d) => d.category === ts.DiagnosticCategory.Error);
@@ -290,7 +290,7 @@ function withoutTypes(code) {
   if (esbuild !== undefined) {
     return esbuild.transformSync(code, { loader: 'ts', format: 'esm', tsconfigRaw: { compilerOptions: { verbatimModuleSyntax: true } } }).code;
   }
-  const e = new Error(`Node.js ${process.versions.node} cannot strip types: use 22.13 or later, or npm install typescript`);
+  const e = new Error(`Node.js ${process.versions.node} cannot strip types: use 22.13 or later, or npm install esbuild`);
   e.name = 'UnsupportedError';
   throw e;
 }
