@@ -132,6 +132,23 @@ func TestPython(t *testing.T) {
 	})
 }
 
+// With IPython there is what it brings.
+func TestIPython(t *testing.T) {
+	needModule(t, "IPython")
+	b := system(t)
+	b.expect(t, interpreter.Python, []one{
+		{name: "it is there", code: "get_ipython() is not None", main: "True"},
+		{name: "line magic", code: "%cd /tmp\n%pwd", out: "/tmp\n", main: "'/tmp'"},
+		{name: "cell magic", code: "%%bash\necho hi", out: "hi\n"},
+		{name: "assigned", code: "x = !echo a b\nx", main: "['a b']"},
+		{name: "history", code: "len(In) > 1, len(Out) > 0", main: "(True, True)"},
+		{name: "no such magic", code: "%nonsense", fails: "UsageError"},
+		{name: "display", code: "from IPython.display import display, HTML\ndisplay(HTML('<b>'))"},
+		{name: "exit", code: "exit()"},
+		{name: "leading lines", code: "\n\n    y = 3\n    1/0", fails: "line 4, in <module>"},
+	})
+}
+
 // What a cell may do and must not break.
 func TestPythonBadInput(t *testing.T) {
 	pythons(t, func(t *testing.T, b *bench) {

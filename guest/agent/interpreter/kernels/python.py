@@ -49,6 +49,7 @@ class State:
     failed = None  # how the cell failed
     flags = 0  # of the compiler, from "from __future__ import"
     loop = None
+    note = ""  # for the first cell
     formatting = False  # IPython makes the forms of a value
     misformed = False  # and could not make one
     shown = set()  # ids of figures that the cell has shown
@@ -656,8 +657,10 @@ def make_shell():
         if importlib.util.find_spec("IPython") is None:
             return None
         return new_shell()
+    except ImportError:
+        return None
     except Exception as e:
-        sys.__stderr__ = stderr
+        State.note = "IPython is installed here and does not work: %s\n" % describe(e)
         return None
 
 
@@ -762,7 +765,7 @@ def new_shell():
     made.display_trap.hook = made.displayhook
     # Line numbers are those of the code as it was sent.
     transforms = made.input_transformer_manager.cleanup_transforms
-    transforms[:] = [f for f in transforms if f.__name__ not in ("leading_empty_lines", "leading_indent")]
+    transforms[:] = [f for f in transforms if getattr(f, "__name__", "") not in ("leading_empty_lines", "leading_indent")]
     return made
 
 
@@ -820,6 +823,9 @@ def run(message):
     settle()
     State.cell, State.failed, State.interrupted = message["id"], None, False
     State.number += 1
+    if State.note:
+        stderr.write(State.note)
+        State.note = ""
     place = None
     try:
         try:
