@@ -4,7 +4,7 @@ package attack
 
 // Cases are the attacks in the order in which they are reported. F are about
 // files, K about processes and the kernel, S about secrets, N about the network,
-// P about what decides calls, L about limits and the end.
+// V about kept memory, P about what decides calls, L about limits and the end.
 func Cases() []Case {
 	const (
 		hostKernel  = "report it: caisson's sandbox let code reach the host's kernel"
@@ -17,6 +17,7 @@ func Cases() []Case {
 		allowList   = "report it; until then allow no network"
 		control     = "report it; until then stop caisson serve"
 		secrets     = "report it; until then give sandboxes no secrets"
+		memory      = "report it; until then keep no sandboxes ready (--pool 0), and make no copies"
 		record      = "report it; until then keep caisson audit head elsewhere, and compare"
 	)
 	return []Case{
@@ -93,6 +94,9 @@ func Cases() []Case {
 		{"N17", "keep a connection to a host that is not allowed any more", allowList},
 		{"N18", "use the network without end: connections, bytes, heads of requests", limit},
 		{"N19", "reach more of the host's loopback than the one port that is opened by its name", allowList},
+		{"V01", "draw the random numbers of another copy of a sandbox", memory},
+		{"V02", "find what another key left in a sandbox that was kept ready", memory},
+		{"V03", "have memory gone on with that was changed on the disk", memory},
 		{"P12", "write past the record, into it, or change it", record},
 		{"L01", "make processes without end", limit},
 		{"L02", "take memory without end: anonymous, memfd, /dev/shm, local and internet sockets", limit},

@@ -30,12 +30,13 @@ import (
 type daemon struct {
 	url, key string
 	port     string
+	state    string // its state directory
 	cmd      *exec.Cmd
 	ended    chan struct{}
 }
 
 // serve starts one whose keys have a policy.
-func (s *suite) serve(ctx context.Context, policy string) (*daemon, error) {
+func (s *suite) serve(ctx context.Context, policy string, more ...string) (*daemon, error) {
 	dir, err := os.MkdirTemp(s.dir, "daemon-")
 	if err != nil {
 		return nil, err
@@ -45,7 +46,8 @@ func (s *suite) serve(ctx context.Context, policy string) (*daemon, error) {
 		return nil, err
 	}
 	state := filepath.Join(dir, "state")
-	d := &daemon{cmd: s.Again("serve", "--listen", "127.0.0.1:0", "--state", state, "--policy", file, "--pool", "0", "--grace", "0s"), ended: make(chan struct{})}
+	args := append([]string{"serve", "--listen", "127.0.0.1:0", "--state", state, "--policy", file, "--pool", "0", "--grace", "0s"}, more...)
+	d := &daemon{cmd: s.Again(args...), state: state, ended: make(chan struct{})}
 	var errs tail
 	d.cmd.Stderr = &errs
 	out, err := d.cmd.StdoutPipe()

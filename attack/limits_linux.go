@@ -84,6 +84,9 @@ func scenes() map[string]func(*suite, context.Context) finding {
 		"N17": (*suite).swapped,
 		"N18": (*suite).flood,
 		"N19": (*suite).oneLocalPort,
+		"V01": (*suite).siblings,
+		"V02": (*suite).leftovers,
+		"V03": (*suite).tampered,
 		"P12": (*suite).records,
 	}
 }

@@ -134,6 +134,9 @@ func TestWeakSecondCaisson(t *testing.T) {
 		"no budget":                    {change: unbounded, red: "N18"},
 		"a door that is open":          {env: openProxy, red: "N16"},
 		"a network that stays":         {env: deafProxy, red: "N17"},
+		"copies that draw the same":    {env: sameProxy, red: "V01"},
+		"one sandbox for all keys":     {env: sharedProxy, red: "V02"},
+		"memory that is not compared":  {env: trustingProxy, red: "V03"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := attacktest.Level{Driver: caisson.Drivers()["gvisor"], Again: func(program, state string, args ...string) *exec.Cmd {

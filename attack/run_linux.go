@@ -63,7 +63,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 func (s *suite) scenes(ctx context.Context, report func(id string, v Verdict, reason, mend string, tried int)) {
 	lanes := map[string][]string{}
 	for _, c := range Cases() {
-		lane := map[byte]string{'F': "files", 'K': "files", 'S': "network", 'N': "network", 'P': "calls"}[c.ID[0]]
+		lane := map[byte]string{'F': "files", 'K': "files", 'S': "network", 'N': "network", 'P': "calls", 'V': "network"}[c.ID[0]]
 		if _, ok := scenes()[c.ID]; ok && s.wants(c.ID) {
 			lanes[lane] = append(lanes[lane], c.ID)
 		}

@@ -7,6 +7,7 @@ package attack_test
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -17,6 +18,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -26,6 +28,10 @@ const (
 	weakEnv   = "CAISSON_ATTACK_DOOR"
 	openProxy = "open" // takes everybody for the owner
 	deafProxy = "deaf" // says yes to a change of a network, and changes none
+
+	sameProxy     = "same"     // gives each program the answer of the first
+	sharedProxy   = "shared"   // has one sandbox for all keys
+	trustingProxy = "trusting" // says yes to every resume
 )
 
 // serveWeakly is that proxy, before a caisson that serves.
@@ -69,14 +75,34 @@ func serveWeakly(how string) error {
 	}
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(at)
-		if how == openProxy {
+		if how == openProxy || how == sharedProxy {
 			r.Out.Header.Del("Authorization")
 			r.Out.Header.Set("X-API-Key", key)
 		}
 	}}
+	var first sync.Once
+	var answer []byte
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if how == deafProxy && r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/network") {
 			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		path := r.Method + " " + r.URL.Path
+		switch {
+		case how == trustingProxy && strings.HasSuffix(path, "/resume"):
+			w.WriteHeader(http.StatusOK)
+			return
+		case how == sharedProxy && path == "POST /v1/sandboxes":
+			body := `{"name":"one"}`
+			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+		case how == sameProxy && strings.HasSuffix(path, "/exec"):
+			first.Do(func() {
+				rec := httptest.NewRecorder()
+				proxy.ServeHTTP(rec, r)
+				answer = rec.Body.Bytes()
+			})
+			w.Header().Set("Content-Type", "application/json")
+			w.Write(answer)
 			return
 		}
 		proxy.ServeHTTP(w, r)

@@ -360,6 +360,7 @@ func TestNothingHolds(t *testing.T) {
 		"S05": "TestWithWiderNetwork", "S06": "TestWithWiderNetwork", // the fake level takes no wire
 		"N02": "TestWithHostsNetwork", "N05": "TestWithHostsNetwork", "N06": "TestWithHostsNetwork", "N11": "TestWithHostsNetwork",
 		"N07": "TestWeakSecondCaisson", "N12": "TestWeakSecondCaisson", "N16": "TestWeakSecondCaisson", "N17": "TestWeakSecondCaisson", "N18": "TestWeakSecondCaisson", "N19": "TestWithWiderNetwork",
+		"V01": "TestWeakSecondCaisson", "V02": "TestWeakSecondCaisson", "V03": "TestWeakSecondCaisson",
 		"N08": "TestWithWiderNetwork", "N09": "TestWithHostsNetwork", "N10": "TestWithHostsNetwork", "N13": "TestWithHostsNetwork", "N14": "TestWithHostsNetwork",
 		"K10": "TestWithProtectionsOut: the fake level changes its root, and the kernel makes no user namespace then",
 	}

@@ -141,10 +141,10 @@ func (l Level) open(ctx context.Context, o attack.OfficeOptions) (*attack.Office
 func Holds(t *testing.T, l Level) {
 	needy := []string{"F06", "K14", "L01", "L02", "L03", "L10", "L12", "L13"}
 	if l.Driver.Name() != "gvisor" {
-		needy = append(needy, Network()...)
+		needy = append(append(needy, Network()...), "V01", "V03")
 	}
 	if l.Again == nil {
-		needy = append(needy, "L08", "N07", "N12", "N16", "N17", "N18")
+		needy = append(needy, "L08", "N07", "N12", "N16", "N17", "N18", "V01", "V02", "V03")
 	}
 	var only []string
 	if testing.Short() && os.Geteuid() != 0 {
