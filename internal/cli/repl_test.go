@@ -118,3 +118,22 @@ func TestCleanPicture(t *testing.T) {
 		t.Error("iTerm: no size")
 	}
 }
+
+// What a cell leaves open at the terminal neither colours nor swallows what the next one prints.
+func TestCellLeavesNothingOpen(t *testing.T) {
+	var out, errs bytes.Buffer
+	s := &cellShow{app: &app{}, out: newFilter(&out), errs: newFilter(&errs)}
+	for _, text := range []string{"\x1b[8mhidden", "\x1b]0;title", "\x9b", "seen"} {
+		for _, e := range []interpreter.Event{
+			{Type: interpreter.Stdout, Text: text}, {Type: interpreter.Stderr, Text: text}, {Type: interpreter.End, End: &interpreter.Ending{Status: interpreter.Done}},
+		} {
+			if err := s.event(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	const want = "\x1b[8mhidden\x1b[0mseen"
+	if out.String() != want || errs.String() != want {
+		t.Errorf("%q and %q, want %q", out.String(), errs.String(), want)
+	}
+}

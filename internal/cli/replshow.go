@@ -46,6 +46,16 @@ func (s *cellShow) end() {
 	}
 }
 
+// plain ends what a cell has left open at the terminal: a colour, or a sequence that would swallow
+// what follows.
+func (s *cellShow) plain() {
+	for _, w := range []io.Writer{s.out, s.errs} {
+		if f, ok := w.(*filter); ok {
+			_ = f.Close() // what it writes is shown, or nothing is
+		}
+	}
+}
+
 // event shows the next event.
 func (s *cellShow) event(e interpreter.Event) (err error) {
 	switch e.Type {
@@ -65,6 +75,7 @@ func (s *cellShow) event(e interpreter.Event) (err error) {
 	case interpreter.Display:
 		err = s.result(e.Result)
 	case interpreter.End:
+		s.plain()
 		s.ending(e.End)
 	}
 	return err
