@@ -2,6 +2,8 @@
 
 package interpreter
 
+import "strings"
+
 // Execution is what a cell told, put together from its events.
 type Execution struct {
 	Count   int      `json:"execution"` // which cell of the context it was, from 1
@@ -10,17 +12,21 @@ type Execution struct {
 	Results []Result `json:"results"` // in their order
 	Error   *Error   `json:"error,omitempty"`
 	Ending
+
+	out, errs strings.Builder // Stdout and Stderr as they grow
 }
 
-// Add adds the next event of the cell.
+// Add adds the next event of the cell. A copy of an Execution takes no more events.
 func (x *Execution) Add(e Event) {
 	switch e.Type {
 	case Started:
 		x.Count = e.Count
 	case Stdout:
-		x.Stdout += e.Text
+		x.out.WriteString(e.Text)
+		x.Stdout = x.out.String()
 	case Stderr:
-		x.Stderr += e.Text
+		x.errs.WriteString(e.Text)
+		x.Stderr = x.errs.String()
 	case Display:
 		x.Results = append(x.Results, *e.Result)
 	case Failure:
