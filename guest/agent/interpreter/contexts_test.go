@@ -243,3 +243,13 @@ func TestCreateRunsNothing(t *testing.T) {
 		}
 	}
 }
+
+// So have the generators of modules: of names of temporary files, and of OpenSSL's keys.
+func TestReseedModules(t *testing.T) {
+	b := bare(t)
+	b.code(interpreter.Python, "import tempfile, ssl, _ssl\nnames, added = tempfile._get_candidate_names(), []\n_ssl.RAND_add = lambda *a: added.append(len(a[0]))")
+	b.all.Reseed()
+	if o := b.code(interpreter.Python, "tempfile._get_candidate_names() is names, added"); o.main() != "(False, [32])" {
+		t.Errorf("%s %+v", o.main(), o.failure)
+	}
+}

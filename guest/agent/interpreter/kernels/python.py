@@ -789,6 +789,11 @@ def reseed(seed):
         random.seed(int(seed, 16))
     if numpy is not None:
         numpy.seed([int(seed[i:i + 8], 16) for i in range(0, len(seed), 8)])
+    tempfile, ssl = sys.modules.get("tempfile"), sys.modules.get("_ssl")
+    if tempfile is not None:
+        tempfile._name_sequence = None
+    if ssl is not None:
+        ssl.RAND_add(bytes.fromhex(seed), 32.0)  # OpenSSL mixes in what its system has, too
 
 
 class Place:
