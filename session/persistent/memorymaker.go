@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/caisson-run/caisson/audit"
-	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/interpreter"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -154,14 +153,16 @@ func (m *memoryMaker) cell(ctx context.Context, code string) error {
 }
 
 // failureOf is what went wrong in a cell, once it has ended.
-func failureOf(ex *guest.Execution) (failed error) {
+func failureOf(ex execution) (failed error) {
 	for {
 		e, err := ex.Next()
 		switch {
-		case errors.Is(err, io.EOF):
-			return failed
 		case err != nil:
 			return err
+		case e.Type == interpreter.End && failed == nil && e.End.Status != interpreter.Done:
+			return sandbox.Errorf(sandbox.ErrUnavailable, "template", "%s", sandbox.Quoted(sandbox.Clip(e.End.Status+": "+e.End.Reason, 300)))
+		case e.Type == interpreter.End:
+			return failed
 		case e.Type == interpreter.Failure && e.Error != nil:
 			failed = sandbox.Errorf(sandbox.ErrUnavailable, "template", "%s", sandbox.Quoted(sandbox.Clip(e.Error.Name+": "+e.Error.Value, 300)))
 		}

@@ -202,3 +202,18 @@ func TestCellOfAHostileAgent(t *testing.T) {
 	}
 	<-ex.closed
 }
+
+// A warmup whose kernel ends raises nothing, and has failed all the same.
+func TestFailureOfWarmup(t *testing.T) {
+	raised := interpreter.Event{Type: interpreter.Failure, Error: &interpreter.Error{Name: "ValueError", Value: "x"}}
+	for want, events := range map[string][]interpreter.Event{
+		"":                         {{Type: interpreter.End, End: &interpreter.Ending{Status: interpreter.Done}}},
+		"lost: exited with code 3": {{Type: interpreter.End, End: &interpreter.Ending{Status: interpreter.Lost, Reason: "exited with code 3"}}},
+		"ValueError: x":            {raised, {Type: interpreter.End, End: &interpreter.Ending{Status: interpreter.Failed}}},
+	} {
+		err := failureOf(&scripted{events, make(chan struct{})})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
