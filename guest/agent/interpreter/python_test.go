@@ -280,8 +280,8 @@ func TestPythonOutput(t *testing.T) {
 func TestFiles(t *testing.T) {
 	b := bare(t)
 	b.code(interpreter.Python, "open('old.txt', 'w').write('x')\nimport os\nos.makedirs('a/b'); os.makedirs('.hidden'); os.makedirs('node_modules')")
-	o := b.code(interpreter.Python, "import time\ntime.sleep(0.02)")
-	o = b.code(interpreter.Python, "for f in ('new.csv', 'a/b/deep.png', '.hidden/x', 'node_modules/y'): open(f, 'w').write('abc')")
+	b.code(interpreter.Python, "import time\ntime.sleep(0.02)")
+	o := b.code(interpreter.Python, "for f in ('new.csv', 'a/b/deep.png', '.hidden/x', 'node_modules/y'): open(f, 'w').write('abc')")
 	if got, want := o.files(), []string{"deep.png", "new.csv"}; !slices.Equal(got, want) {
 		t.Errorf("files %q, want %q", got, want)
 	}
