@@ -18,7 +18,7 @@ import (
 func auditKinds() []string {
 	return []string{
 		string(policy.RunCommand), string(policy.RunCode), string(policy.CallTool), string(policy.CallHTTP), audit.KindConnection,
-		string(policy.StartSandbox), "pause_sandbox", "snapshot_sandbox", "fork_sandbox", "adopt_sandbox", "change_network", "watch_sandbox", "end_sandbox",
+		string(policy.StartSandbox), "pause_sandbox", "cool_sandbox", "snapshot_sandbox", "fork_sandbox", "adopt_sandbox", "change_network", "watch_sandbox", "end_sandbox",
 		string(policy.ReadFile), string(policy.WriteFile), string(policy.RemoveFile), string(policy.MoveFile), string(policy.MakeDirectory),
 		session.KindKeepChanges, session.KindApplyChanges, session.KindDropChanges, session.KindBranchChanges, session.KindRemoveVolume,
 		session.KindReadCode, session.KindBuildTemplate, question.KindAsk, question.KindAnswer,
