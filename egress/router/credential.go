@@ -131,7 +131,7 @@ func (c *Secret) to(n rule.Name, port uint16, tls bool) bool {
 // sandbox's own. That holds for every port: behind another may be the same
 // service.
 func (c *Secret) guards(n rule.Name) bool {
-	return !c.others && slices.ContainsFunc(c.hosts, func(r rule.Rule) bool { return r.AnyPort().Matches(n, 1) })
+	return !c.others && c.at(n)
 }
 
 // Guards reports whether requests to a host may have no credential but the

@@ -65,6 +65,10 @@ func (w *webConn) judge(req *http.Request, asked *rule.Request) (*http.Request, 
 	if !d.Allow {
 		return req, d
 	}
+	ends := c.r.ends.Load()
+	if ends != nil {
+		ends.Headers.Set(host, port, ends.Secrets, req.Header)
+	}
 	methods, paths := list.Conditional(host, port)
 	for key := range req.Header {
 		if plain, yes := another(key, methods, paths); yes {
@@ -82,7 +86,7 @@ func (w *webConn) judge(req *http.Request, asked *rule.Request) (*http.Request, 
 			maps.DeleteFunc(after, func(key string, _ []string) bool { _, yes := another(key, methods, paths); return yes })
 		}}
 	}
-	if ends := c.r.ends.Load(); ends != nil {
+	if ends != nil {
 		var err error
 		if p.used, err = c.r.freshen(req.Context(), ends.Secrets, host, port, w.tls != nil, req.Header); err != nil {
 			return no("%v", err)
@@ -93,7 +97,7 @@ func (w *webConn) judge(req *http.Request, asked *rule.Request) (*http.Request, 
 			return no("%v; requests to it have the sandbox's own, whose placeholder is in $%s, or none", err, foreign.Secret)
 		}
 	}
-	if ends := c.r.ends.Load(); ends != nil && ends.Secrets.Guards(host) {
+	if ends != nil && ends.Secrets.Guards(host) {
 		req.Trailer = nil // a header that comes after the body, unseen
 	}
 	if p.hidden != nil {

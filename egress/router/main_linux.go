@@ -236,7 +236,10 @@ func rulesOf(r *wire.Rules) (*rule.List, *Ends, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	l.Ended = ends.Secrets.Hosts()
+	if ends.Headers, err = NewHeaders(r.Headers); err != nil {
+		return nil, nil, err
+	}
+	l.Ended = ends.hosts()
 	return l, ends, nil
 }
 

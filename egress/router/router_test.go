@@ -113,7 +113,7 @@ func build(t testing.TB, o options) *house {
 	l := rules(t, o.allow, o.deny)
 	l.Web = o.web
 	if o.ends != nil {
-		l.Ended = o.ends.Secrets.Hosts()
+		l.Ended = o.ends.hosts()
 	}
 	h.r, err = New(Options{
 		Wire: ours, MTU: 32768, Guest: guestAddr, Gateway: gatewayAddr,

@@ -43,6 +43,7 @@ const (
 type secureOptions struct {
 	web     rule.Web // of api.good.test
 	secrets []wire.Secret
+	headers []wire.Header
 	handler http.HandlerFunc
 	http1   bool   // the server speaks no HTTP/2
 	cert    string // the name in its certificate
@@ -127,14 +128,17 @@ func secured(t testing.TB, o secureOptions) *secure {
 	s.port = s.server.Listener.Addr().(*net.TCPAddr).Port
 	s.house = build(t, options{
 		allow: []string{"*.good.test:*", "127.0.0.1:*"}, hosts: map[string]string{"api.good.test": "127.0.0.1", "plain.good.test": "127.0.0.1"},
-		ends: s.ends(t, o.secrets), web: s.layers(t, o), stale: o.stale,
+		ends: s.ends(t, o.secrets, o.headers...), web: s.layers(t, o), stale: o.stale,
 	})
 	return s
 }
 
-func (s *secure) ends(t testing.TB, secrets []wire.Secret) *Ends {
+func (s *secure) ends(t testing.TB, secrets []wire.Secret, headers ...wire.Header) *Ends {
 	t.Helper()
 	e, err := NewEnds(&wire.TLS{Issuer: delegate(t, s.ours, "api.good.test"), Roots: s.internet.PEM()}, secrets)
+	if err == nil {
+		e.Headers, err = NewHeaders(headers)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

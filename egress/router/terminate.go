@@ -21,6 +21,7 @@ import (
 // requests then.
 type Ends struct {
 	Secrets Secrets
+	Headers Headers
 
 	minter *ca.Minter
 	roots  func() *x509.CertPool
@@ -32,6 +33,9 @@ type Ends struct {
 	mu     sync.Mutex
 	spoken map[string]string // what a host chose last, by host and port
 }
+
+// hosts are those whose TLS is ended for what goes into their requests.
+func (e *Ends) hosts() []rule.Rule { return slices.Concat(e.Secrets.Hosts(), e.Headers.hosts()) }
 
 // maxSpoken bounds the hosts of which that is known, and maxSessions those whose
 // sessions are.

@@ -16,7 +16,7 @@ type List struct {
 	// of a host holds it to that, whatever other entries and layers allow.
 	Web [][]Rule
 	// Ended are the hosts whose TLS is ended here although no entry says
-	// anything of requests: they get secrets.
+	// anything of requests: they get secrets, or headers that a client asked for.
 	Ended []Rule
 }
 

@@ -71,6 +71,7 @@ type Rules struct {
 	// stand in.
 	Web     [][]WebEntry `json:"web,omitempty"`
 	Secrets []Secret     `json:"secrets,omitempty"`
+	Headers []Header     `json:"headers,omitempty"`
 	// TLS is what the router ends TLS with; nil when no entry asks for it.
 	TLS *TLS `json:"tls,omitempty"`
 }
@@ -127,6 +128,14 @@ type Secret struct {
 	// when it is worth nothing any more, as far as that is known.
 	Serial  int64     `json:"serial,omitempty"`
 	Expires time.Time `json:"expires,omitzero"`
+}
+
+// Header is a header that requests to a host get, because a client wants it so. Without a
+// Value it is one that was asked for once, and is not set.
+type Header struct {
+	Host  string `json:"host"` // see rule.ParseHeaderHost
+	Name  string `json:"name"`
+	Value Value  `json:"value,omitempty"`
 }
 
 // Renewal is another value of a secret, or why there is none.
