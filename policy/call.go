@@ -2,7 +2,10 @@
 
 package policy
 
-import "github.com/caisson-run/caisson/sandbox"
+import (
+	"github.com/caisson-run/caisson/egress/wire"
+	"github.com/caisson-run/caisson/sandbox"
+)
 
 // Kind is what a call is.
 type Kind string
@@ -86,6 +89,9 @@ type Call struct {
 	// the policy grants unasked.
 	NetworkDeny []string
 	NoNetwork   bool
+	// Headers are set in requests of the sandbox's, where the network lets them through.
+	// Their values are secrets of the caller's.
+	Headers []wire.Header
 
 	// Secrets and UpstreamCA (an absolute path) are the operator's to name.
 	Secrets    []Secret

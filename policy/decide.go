@@ -48,7 +48,7 @@ func (p *Policy) decide(call *Call, toolAlone bool) (v Verdict) {
 	d.plan = Plan{Env: map[string]string{}, From: map[string]string{}}
 	steps := []func() *refusal{
 		d.request, d.hostPaths, func() *refusal { return p.conflict }, d.tool, d.untooled,
-		d.isolation, d.image, d.limits, d.switches, d.workspace, d.changes, d.mounts, d.volumes, d.trees, d.writable, d.patterns, d.env, d.network, d.secrets, d.ended, d.commands, d.code,
+		d.isolation, d.image, d.limits, d.switches, d.workspace, d.changes, d.mounts, d.volumes, d.trees, d.writable, d.patterns, d.env, d.network, d.secrets, d.headers, d.ended, d.commands, d.code,
 	}
 	if toolAlone || call.Kind == CallTool { // it has no sandbox
 		steps = steps[:4]

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/caisson-run/caisson/egress/rule"
+	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -44,6 +45,9 @@ type PlanNetwork struct {
 	Web        [][]PlanWeb  `json:"web,omitempty"`
 	Secrets    []PlanSecret `json:"secrets,omitempty"`
 	UpstreamCA *PlanRule    `json:"upstream_ca,omitempty"`
+	// Headers are those that requests get which the call asked for. They are shown and
+	// recorded by their names alone.
+	Headers []wire.Header `json:"-"`
 }
 
 // PlanRule is an entry of a list and where it stands.

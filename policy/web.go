@@ -184,6 +184,9 @@ func (n *PlanNetwork) Ended() []string {
 			add(rule.ParseSecretHost(h, ""))
 		}
 	}
+	for _, h := range n.Headers {
+		add(rule.ParseHeaderHost(h.Host))
+	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }
@@ -223,7 +226,7 @@ func (d *decision) ended() *refusal {
 		return cannotMean("leave it out, or say with --secret, or in a policy file, which host's requests are the router's", "--upstream-ca: there is no host whose TLS the router ends")
 	}
 	if n > wire.MaxHosts {
-		return cannotMean("write *.example.com for many hosts of one domain", "requests to %d hosts are judged or get a secret; the most is %d", n, wire.MaxHosts)
+		return cannotMean("write *.example.com for many hosts of one domain", "requests to %d hosts are judged, or get a secret or a header; the most is %d", n, wire.MaxHosts)
 	}
 	return nil
 }
@@ -237,6 +240,9 @@ func (e *explainer) web(n *PlanNetwork) {
 	}
 	for _, s := range n.Secrets {
 		e.onWire("secrets."+s.Name, s.String(), s.Rule)
+	}
+	for _, h := range n.headerNames() {
+		e.onWire("network.headers", h, "request")
 	}
 	if names := n.Ended(); len(names) > 0 {
 		e.add("network.tls", "ended by the router for "+strings.Join(names, ", "), "derived", func(c sandbox.Capabilities) sandbox.Clause {
@@ -271,6 +277,9 @@ func (n *PlanNetwork) more() string {
 	}
 	for _, s := range n.Secrets {
 		fmt.Fprintf(&b, "; secret %s to %s", s.Name, strings.Join(s.Hosts, " "))
+	}
+	for _, h := range n.headerNames() {
+		b.WriteString("; header " + h)
 	}
 	if n.UpstreamCA != nil {
 		b.WriteString("; trusts the authorities in " + quote(n.UpstreamCA.Text))

@@ -171,6 +171,7 @@ func Reaching(c *Call, reach *registry.Reach) *Call {
 	}
 	other := *c
 	other.Network, other.NetworkDeny, other.NoNetwork = slices.Clone(reach.Allow), slices.Clone(reach.Deny), reach.None
+	other.Headers = slices.Clone(reach.Headers)
 	return &other
 }
 

@@ -75,7 +75,8 @@ func TestCreateBody(t *testing.T) {
 		"a negative time":           {`{"templateID":"base","timeout":-1}`, "timeout"},
 		"a time of centuries":       {`{"templateID":"base","timeout":9223372036854775807}`, "timeout"},
 		"a time that is text":       {`{"templateID":"base","timeout":"1"}`, "JSON"},
-		"rules":                     {`{"templateID":"base","network":{"rules":{"a.test":[{"transform":{"headers":{"x":"y"}}}]}}}`, "network.rules"},
+		"rules":                     {`{"templateID":"base","network":{"rules":{"a.test":[{"transform":{"headers":{"x":"y"}}}]}}}`, ""},
+		"a rule of another kind":    {`{"templateID":"base","network":{"rules":{"a.test":[{"block":true}]}}}`, "network.rules"},
 		"a proxy":                   {`{"templateID":"base","network":{"egressProxy":{"address":"socks5://x"}}}`, "network.egressProxy"},
 		"a host that is none":       {`{"templateID":"base","network":{"maskRequestHost":"a b\r\nx: y"}}`, "maskRequestHost"},
 	} {

@@ -37,12 +37,16 @@ func (n *networkBody) wish() (*persistent.NetworkWish, error) {
 	for _, f := range []struct {
 		name string
 		raw  json.RawMessage
-	}{{"network.rules", n.Rules}, {"network.egressProxy", n.EgressProxy}, {"network.httpsPorts", n.HTTPSPorts}} {
+	}{{"network.egressProxy", n.EgressProxy}, {"network.httpsPorts", n.HTTPSPorts}} {
 		if len(f.raw) > 0 && !asksNothing(f.raw) {
 			return nil, notCarried(f.name)
 		}
 	}
-	w := &persistent.NetworkWish{}
+	set, err := headers(n.Rules)
+	if err != nil {
+		return nil, err
+	}
+	w := &persistent.NetworkWish{Headers: set}
 	denyAll := n.Internet != nil && !*n.Internet
 	for _, d := range n.DenyOut {
 		switch p, err := prefix(d); {

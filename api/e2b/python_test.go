@@ -93,7 +93,7 @@ var python = []struct {
 	{"PUT /sandboxes/$ID/network", `{"allowOut":[]}`, 204, ""},
 	{"PUT /sandboxes/$ID/network", `{"allowOut":["pypi.org"],"denyOut":["0.0.0.0/0"]}`, 403, `"code":403`},
 	{"PUT /sandboxes/$ID/network", `{"allowOut":["pypi.org"]}`, 400, `"code":400`},
-	{"PUT /sandboxes/$ID/network", `{"rules":{"a.test":[{"transform":{"headers":{"x":"y"}}}]}}`, 400, `network.rules`},
+	{"PUT /sandboxes/$ID/network", `{"rules":{"a.test":[{"transform":{"headers":{"host":"y"}}}]}}`, 400, `network.rules`},
 	{"PUT /sandboxes/$ID/network", `{"allowPublicTraffic":false}`, 400, `allowPublicTraffic`},
 	{"DELETE /sandboxes/$ID", "", 204, ""},
 	{"DELETE /sandboxes/$ID", "", 404, `"code":404`},

@@ -69,6 +69,11 @@ func (c *Credentials) Rules(plan *policy.PlanNetwork) (wire.Rules, error) {
 			rules.Secrets = append(rules.Secrets, *s)
 		}
 	}
+	for _, h := range plan.Headers {
+		if h.Value != "" {
+			rules.Headers = append(rules.Headers, h)
+		}
+	}
 	rules.Deny = append(rules.Deny, unserved(plan.Secrets, rules.Secrets)...)
 	ended := plan.Ended()
 	if len(ended) == 0 {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -77,6 +78,8 @@ type NetworkWish struct {
 	// Allow are entries of an allow-list, each within the policy's; empty is all
 	// of that. Deny are taken away from it. See egress/rule.
 	Allow, Deny []string
+	// Headers are set in requests that are let through. Their values are secrets.
+	Headers []wire.Header
 }
 
 // Template is what sandboxes are made of. The operator names it.

@@ -42,7 +42,7 @@ func (n *creation) record(lifetime time.Duration) (*registry.Sandbox, error) {
 	c, from := &n.want, n.from
 	rec := &registry.Sandbox{Template: c.Template, Env: c.Env, Isolation: c.Isolation, Asked: c.Limits, Writable: c.Writable}
 	if w := c.Network; w != nil {
-		rec.Allow, rec.Deny, rec.NoNetwork = w.Allow, w.Deny, w.None
+		rec.Allow, rec.Deny, rec.NoNetwork, rec.Headers = w.Allow, w.Deny, w.None, w.Headers
 	}
 	if from != nil {
 		var err error
@@ -241,6 +241,7 @@ func callFor(s *registry.Sandbox) *session.Call {
 	}
 	c.Actor, c.Env, c.Image, c.Limits, c.Isolation = s.Actor, s.Env, s.Image, s.Asked, s.Isolation
 	c.Network, c.NetworkDeny, c.NoNetwork, c.Writable = s.Allow, s.Deny, s.NoNetwork, s.Writable
+	c.Headers = s.Headers
 	c.Sudo, c.OwnImage = s.Sudo, s.OwnImage
 	return c
 }

@@ -208,10 +208,12 @@ func (l locked) endFor(ctx context.Context, why *session.Ending) error {
 	}
 	now := b.o.Clock.Now()
 	errs = append(errs, l.keep(ctx, func(s *registry.Sandbox) {
+		s.HideHeaders()
 		s.State, s.EndedAt, s.Reason, s.Env, s.Life = registry.Ended, now, reason, nil, nil
 	}))
 	if l.state() != registry.Ended { // the registry could not be written
 		l.mu.Lock()
+		l.rec.HideHeaders()
 		l.rec.State, l.rec.EndedAt, l.rec.Reason, l.rec.Env = registry.Ended, now, reason, nil
 		l.mu.Unlock()
 	}

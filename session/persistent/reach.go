@@ -32,7 +32,7 @@ func (h *Handle) SetNetwork(ctx context.Context, w NetworkWish) (*Sandbox, error
 		if err != nil {
 			return err
 		}
-		n := &networkChange{l: l, grant: g, reach: &registry.Reach{Allow: w.Allow, Deny: w.Deny, None: w.None}}
+		n := &networkChange{l: l, grant: g, reach: &registry.Reach{Allow: w.Allow, Deny: w.Deny, None: w.None, Headers: w.Headers}}
 		// Half a change would be neither: it is not given up with its caller.
 		if err := n.run(context.WithoutCancel(ctx)); err != nil {
 			return err
@@ -95,6 +95,9 @@ func (n *networkChange) check() error {
 		return &sandbox.Error{Op: "sandbox " + l.id, Kind: sandbox.ErrUnsupported, Problem: problem, Rule: rule,
 			Hint: "make another one: this one is older than what its policy says of that"}
 	}
+	if len(n.reach.Headers) > 0 && len(l.record().Headers) == 0 && (in == nil || len(in.env.Trust) == 0) {
+		return withoutHeaders("sandbox " + l.id)
+	}
 	for _, s := range plan.Secrets {
 		if have[s.Name] == "" {
 			return no(network.RuleFrom(s.Rule), "its programs have no placeholder of the secret "+s.Name)
@@ -105,6 +108,13 @@ func (n *networkChange) check() error {
 		return no("", "its programs do not trust who would end the TLS of "+ended[0])
 	}
 	return nil
+}
+
+// withoutHeaders refuses headers in requests of a sandbox whose environment was made without
+// any: its programs would not trust who ends the TLS of their hosts.
+func withoutHeaders(op string) error {
+	return &sandbox.Error{Op: op, Kind: sandbox.ErrUnsupported, Problem: "it was made without headers for its requests, and its programs do not trust who would set them",
+		Hint: "make it with the headers that it may need; others can take their place later"}
 }
 
 // carryOut writes the change down, so that nothing else is in force when the
@@ -119,7 +129,10 @@ func (n *networkChange) carryOut(ctx context.Context) error {
 			return err
 		}
 	}
-	err = n.l.keep(ctx, func(s *registry.Sandbox) { s.Reach, s.Network, s.Denied = n.reach, plan.Hosts(), plan.Denied() })
+	err = n.l.keep(ctx, func(s *registry.Sandbox) {
+		s.HideHeaders()
+		s.Reach, s.Network, s.Denied = n.reach, plan.Hosts(), plan.Denied()
+	})
 	if err != nil || !live {
 		return err
 	}

@@ -84,6 +84,7 @@ func (r *recovery) read(ctx context.Context) error {
 // who looks at events.
 func (r *recovery) lost(ctx context.Context, rec *registry.Sandbox, now time.Time) error {
 	b := r.b
+	rec.HideHeaders()
 	rec.State, rec.EndedAt, rec.Env, rec.Life = registry.Ended, now, nil, nil
 	rec.Reason = "caisson was ended while it ran, and it could not run on without it"
 	err := note(b.o.Journal, audit.Intent{Actor: rec.Actor, Account: rec.Owner, Kind: "end_sandbox", Sandbox: rec.ID, Isolation: rec.Isolation},

@@ -37,6 +37,7 @@ func (h *Handle) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
 			return err
 		}
 		s.Sandbox = l.record()
+		s.Sandbox.HideHeaders() // it may be kept for longer than the sandbox
 		if s.Seal, err = b.kept.seal(s.Kept); err == nil {
 			s.Bytes = s.Seal.Bytes
 			err = b.inventory.addSnapshot(ctx, b.o.Registry, s, g.profile.Quota)
@@ -137,13 +138,16 @@ func (c *Create) from(s *Snapshot) (*registry.Sandbox, error) {
 	maps.Copy(rec.Env, c.Env)
 	switch w := c.Network; {
 	case w == nil:
+	case len(w.Headers) > 0 && len(rec.Headers) == 0:
+		return nil, withoutHeaders("create sandbox")
 	case rec.Wired: // its environment keeps the wire
-		rec.Reach = &registry.Reach{Allow: w.Allow, Deny: w.Deny, None: w.None}
+		rec.HideHeaders()
+		rec.Reach = &registry.Reach{Allow: w.Allow, Deny: w.Deny, None: w.None, Headers: w.Headers}
 	default:
 		rec.Allow, rec.Deny, rec.NoNetwork = w.Allow, w.Deny, w.None
 	}
 	return &registry.Sandbox{
 		Template: rec.Template, Image: rec.Image, Isolation: rec.Isolation, Asked: rec.Asked, Env: rec.Env,
-		Allow: rec.Allow, Deny: rec.Deny, NoNetwork: rec.NoNetwork, Reach: rec.Reach, Placeholders: rec.Placeholders, Sudo: rec.Sudo, Writable: rec.Writable,
+		Allow: rec.Allow, Deny: rec.Deny, NoNetwork: rec.NoNetwork, Reach: rec.Reach, Headers: rec.Headers, Placeholders: rec.Placeholders, Sudo: rec.Sudo, Writable: rec.Writable,
 	}, nil
 }

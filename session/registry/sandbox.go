@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -114,6 +115,9 @@ type Sandbox struct {
 	Allow     []string       `json:"allow,omitempty"`
 	Deny      []string       `json:"deny,omitempty"`
 	NoNetwork bool           `json:"no_network,omitempty"`
+	// Headers are those that its requests get, as they were asked for when it was made. Frontends
+	// never show them. One without a value is not set, and has its place in the environment.
+	Headers []wire.Header `json:"headers,omitempty"`
 	// Writable are the directories that it was made with besides those of its
 	// policy.
 	Writable []string `json:"writable,omitempty"`
@@ -169,6 +173,23 @@ type Reach struct {
 	Allow []string `json:"allow,omitempty"`
 	Deny  []string `json:"deny,omitempty"`
 	None  bool     `json:"none,omitempty"`
+	// Headers are those that requests get.
+	Headers []wire.Header `json:"headers,omitempty"`
+}
+
+// HideHeaders takes the values out of the headers that s was made with and, unless it is
+// nil, of what its network was changed to. Their hosts stay, which its environment was made for.
+func (s *Sandbox) HideHeaders() {
+	hidden := func(list []wire.Header) (out []wire.Header) {
+		for _, h := range list {
+			out = append(out, wire.Header{Host: h.Host, Name: h.Name})
+		}
+		return out
+	}
+	s.Headers = hidden(s.Headers)
+	if r := s.Reach; r != nil {
+		s.Reach = &Reach{Allow: r.Allow, Deny: r.Deny, None: r.None, Headers: hidden(r.Headers)}
+	}
 }
 
 // RanUntil is how long a sandbox that runs has run by now, pauses not counted.
@@ -181,8 +202,9 @@ func (s *Sandbox) Clone() *Sandbox {
 	c.Denied = slices.Clone(s.Denied)
 	c.Writable, c.Placeholders = slices.Clone(s.Writable), maps.Clone(s.Placeholders)
 	c.Allow, c.Deny, c.Asked.Explicit = slices.Clone(s.Allow), slices.Clone(s.Deny), maps.Clone(s.Asked.Explicit)
+	c.Headers = slices.Clone(s.Headers)
 	if r := s.Reach; r != nil {
-		c.Reach = &Reach{Allow: slices.Clone(r.Allow), Deny: slices.Clone(r.Deny), None: r.None}
+		c.Reach = &Reach{Allow: slices.Clone(r.Allow), Deny: slices.Clone(r.Deny), None: r.None, Headers: slices.Clone(r.Headers)}
 	}
 	if l := s.Life; l != nil {
 		life := *l

@@ -3,12 +3,14 @@
 package registry
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/caisson-run/caisson/egress/wire"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -58,5 +60,21 @@ func TestForget(t *testing.T) {
 		if _, err := db.Get(t.Context(), fmt.Sprintf("i%d", tt.first-1)); !errors.Is(err, sandbox.ErrNotFound) {
 			t.Errorf("before %d, at most %d: it is still there: %v", tt.before, tt.maximum, err)
 		}
+	}
+}
+
+// A hidden header keeps its place and has no value, and copies that were made before do not
+// change.
+func TestHideHeaders(t *testing.T) {
+	one := []wire.Header{{Host: "a.test", Name: "X-Name", Value: "SECRET"}}
+	s := &Sandbox{ID: "i1", Headers: one, Reach: &Reach{Allow: []string{"a.test"}, Headers: one}}
+	c := s.Clone()
+	s.HideHeaders()
+	b, err := json.Marshal(s)
+	if err != nil || strings.Contains(string(b), "SECRET") || len(s.Headers) != 1 || len(s.Reach.Headers) != 1 || len(s.Reach.Allow) != 1 {
+		t.Errorf("%s, %v", b, err)
+	}
+	if b, err = json.Marshal(c); err != nil || strings.Count(string(b), "SECRET") != 2 {
+		t.Errorf("%s, %v", b, err)
 	}
 }

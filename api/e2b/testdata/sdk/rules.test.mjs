@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Headers that a client has set in the requests of its sandboxes (network.rules). A server on
+// this host's loopback reflects what it gets, `value-of-the-x` as `the x`.
+import { test } from 'node:test'
+import assert from 'node:assert/strict'
+import { Sandbox, lacking } from './setup.mjs'
+
+const host = process.env.CAISSON_TEST_REFLECT
+const encrypted = process.env.CAISSON_TEST_REFLECT_TLS
+const skip = host ? false : 'there is no server that reflects headers'
+const rules = (value, at = host) => ({ [at]: [{ transform: { headers: { 'X-Name': value } } }] })
+
+const reflected = async (b, from = `http://${host}/`) => JSON.parse((await b.commands.run(`curl -sS -m 20 -H 'X-Name: its own' -H 'X-Other: other' ${from}`)).stdout)
+async function gets(b, want, from) {
+  const h = await reflected(b, from)
+  assert.deepEqual([h['X-Name'], h['X-Other']], [[want], ['other']])
+}
+
+test('rules set headers', { skip }, async () => {
+  const b = await Sandbox.create({ network: { rules: { ...rules('value-of-the-first'), ...rules('value-of-the-encrypted', encrypted) } } })
+  try {
+    await gets(b, 'the first')
+    await gets(b, 'the encrypted', `https://${encrypted}/`)
+    assert.equal(JSON.stringify(await b.getInfo()).includes('value-of'), false)
+    await b.updateNetwork({ rules: rules('value-of-the-second') })
+    await gets(b, 'the second')
+    await b.updateNetwork({})
+    await gets(b, 'its own')
+    await b.updateNetwork({ rules: rules('value-of-the-third') })
+    await assert.rejects(b.updateNetwork({ rules: { [host]: [{ transform: { headers: { Host: 'evil.test' } } }] } }), /network\.rules.*Host/)
+    await gets(b, 'the third')
+    // They open nothing.
+    await b.updateNetwork({ rules: { 'elsewhere.test': [{ transform: { headers: { 'X-Name': 'value-of-none' } } }] } })
+    await assert.rejects(b.commands.run('curl -sS -m 20 http://elsewhere.test/'))
+    await gets(b, 'its own')
+    await b.updateNetwork({ denyOut: ['0.0.0.0/0'], rules: rules('value-of-none') })
+    await assert.rejects(reflected(b))
+  } finally {
+    await b.kill()
+  }
+})
+
+test('rules of one that was made without', { skip }, async () => {
+  const b = await Sandbox.create()
+  try {
+    await assert.rejects(b.updateNetwork({ rules: rules('value-of-none') }), /without headers/)
+    await gets(b, 'its own')
+  } finally {
+    await b.kill()
+  }
+})
+
+test('rules set headers after a pause, and in copies', { skip: skip || lacking }, async () => {
+  const b = await Sandbox.create({ network: { rules: rules('value-of-the-first') } })
+  const made = [b]
+  try {
+    await b.updateNetwork({ rules: rules('value-of-the-paused') })
+    await b.pause()
+    await Sandbox.connect(b.sandboxId)
+    await gets(b, 'the paused')
+    const [copy] = await b.fork()
+    made.push(copy)
+    await gets(copy, 'the paused')
+    // A snapshot, which stays, keeps no values. What is made of it has those of its own request.
+    const { snapshotId } = await b.createSnapshot()
+    const plain = await Sandbox.create(snapshotId)
+    made.push(plain)
+    await gets(plain, 'its own')
+    const again = await Sandbox.create(snapshotId, { network: { rules: rules('value-of-the-copy') } })
+    made.push(again)
+    await gets(again, 'the copy')
+  } finally {
+    for (const x of made) await x?.kill()
+  }
+})
