@@ -95,7 +95,7 @@ func TestPython(t *testing.T) {
 			{name: "state", code: "x = 41\nx + 1", main: "42"},
 			{name: "state stays", code: "x", main: "41"},
 			{name: "underscore", code: "_", main: "41"},
-			{name: "order", code: "import sys, os\nprint('a')\nos.write(1, b'b\\n')\nprint('c')\nos.system('echo d')\nprint('e')", out: "a\nb\nc\nd\ne\n", err: ""},
+			{name: "order", code: "import os, subprocess\nn = os.write(1, b'0\\n')\nprint('a')\nprint('b', end=' ')\nos.system('echo c')\nprint('d')\np = subprocess.run(['echo', 'e'])\nprint('f')", out: "0\na\nb c\nd\ne\nf\n"},
 			{name: "no newline", code: "print('a', end='')", out: "a"},
 			{name: "bytes", code: "import sys\nn = sys.stdout.buffer.write('ä'.encode())", out: "ä"},
 			{name: "await", code: "import asyncio\nawait asyncio.sleep(0)\n7", main: "7"},

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"sync"
+	"syscall"
 
 	"github.com/caisson-run/caisson/interpreter"
 )
@@ -44,9 +45,13 @@ type lineTalk struct {
 	mu    sync.Mutex
 	out   *os.File // from it
 	lines *bufio.Reader
+	heard *os.File // to it: a byte for each line that is heardYet
 }
 
-// newLineTalk makes the pipes; theirs are the kernel's fd 3 and 4.
+// heardYet is the line with which a kernel asks whether what it said before was taken.
+const heardYet = `{"heard":true}`
+
+// newLineTalk makes the pipes; theirs are the kernel's fd 3, 4 and 5.
 func newLineTalk() (t *lineTalk, theirs []*os.File, err error) {
 	in, theirIn, err := ends(false)
 	if err != nil {
@@ -58,7 +63,15 @@ func newLineTalk() (t *lineTalk, theirs []*os.File, err error) {
 		theirIn.Close()
 		return nil, nil, err
 	}
-	return &lineTalk{in: in, out: out, lines: bufio.NewReaderSize(out, 64<<10)}, []*os.File{theirIn, theirOut}, nil
+	heard, theirHeard, err := ends(false)
+	if err != nil {
+		for _, f := range []*os.File{in, theirIn, out, theirOut} {
+			f.Close()
+		}
+		return nil, nil, err
+	}
+	t = &lineTalk{in: in, out: out, lines: bufio.NewReaderSize(out, 64<<10), heard: heard}
+	return t, []*os.File{theirIn, theirOut, theirHeard}, nil
 }
 
 func (t *lineTalk) start(c *command) error { return t.send(c) }
@@ -91,11 +104,27 @@ func (t *lineTalk) send(v any) error {
 }
 
 func (t *lineTalk) next() (*message, error) {
-	line, err := readLine(t.lines, interpreter.MaxLine)
-	if err != nil {
-		return nil, err
+	for {
+		line, err := readLine(t.lines, interpreter.MaxLine)
+		if err != nil {
+			return nil, err
+		}
+		if string(line) != heardYet {
+			return parseLine(line)
+		}
+		if err := t.answer(); err != nil {
+			return nil, err
+		}
 	}
-	return parseLine(line)
+}
+
+// answer says that it was heard. A kernel that asks and reads no answer is not waited for.
+func (t *lineTalk) answer() error {
+	raw, err := t.heard.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Control(func(fd uintptr) { _, _ = syscall.Write(int(fd), []byte{1}) })
 }
 
 func (t *lineTalk) more() bool { return t.lines.Buffered() > 0 }
@@ -103,4 +132,5 @@ func (t *lineTalk) more() bool { return t.lines.Buffered() > 0 }
 func (t *lineTalk) close() {
 	t.in.Close()
 	t.out.Close()
+	t.heard.Close()
 }

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The kernel of Python. Commands come as lines of JSON from fd 3, events go as such to
-# fd 4; what subprocesses and C code write to fd 1 and 2 is the agent's to read.
+# fd 4, and fd 5 has a byte for each question whether they were taken. What subprocesses
+# and C code write to fd 1 and 2 is the agent's to read.
 #
 # It runs with a dictionary of builtins of its own, so that a cell that replaces one
 # does not reach it, and imports what costs time when it is first needed.
@@ -15,6 +16,7 @@ import json
 import linecache
 import math
 import os
+import select
 import signal
 import sys
 import types
@@ -31,8 +33,10 @@ DATA = "application/vnd.caisson.data+json"
 # Where no program that a cell starts finds or inherits them.
 commands = fcntl.fcntl(3, fcntl.F_DUPFD_CLOEXEC, 64)
 events = fcntl.fcntl(4, fcntl.F_DUPFD_CLOEXEC, 64)
+answers = fcntl.fcntl(5, fcntl.F_DUPFD_CLOEXEC, 64)
 os.close(3)
 os.close(4)
+os.close(5)
 null = os.open("/dev/null", os.O_RDONLY)
 os.dup2(null, 0)
 os.close(null)
@@ -46,6 +50,7 @@ class State:
     sending = 0  # calls of send by the main thread under way
     interrupted = False  # in one of these
     forked = False  # this is a child of the kernel, which does not speak
+    unheard = 0  # questions to the agent without an answer
     failed = None  # how the cell failed
     flags = 0  # of the compiler, from "from __future__ import"
     loop = None
@@ -63,7 +68,7 @@ def forked():
     State.forked = True
     for stream in (stdout, stderr):
         stream._held.clear()  # what the parent writes
-    for fd in (commands, events):
+    for fd in (commands, events, answers):
         try:
             os.close(fd)
         except OSError:
@@ -179,6 +184,22 @@ class Bytes(io.BufferedIOBase):
         return self._stream._fd
 
 
+STARTS = {"os.system", "os.fork", "os.forkpty", "os.exec", "os.posix_spawn", "subprocess.Popen"}
+
+
+def before_program(event, _):
+    """Has the agent take what was printed, so that what a program writes comes after it."""
+    if event not in STARTS or State.cell is None or State.forked:
+        return
+    stdout.flush()
+    stderr.flush()
+    with lock:
+        raw_write(events, b'{"heard":true}\n')
+        State.unheard += 1
+        while State.unheard > 0 and select.select((answers,), (), (), 0.2)[0]:  # its listener may be slow
+            State.unheard -= len(os.read(answers, 64))
+
+
 def raw_write(fd, data):
     data = memoryview(data)
     while data:
@@ -210,6 +231,7 @@ def no_input(prompt="", /):
 
 
 stdout, stderr, stdin = Stream("stdout", 1), Stream("stderr", 2), Stdin()
+sys.addaudithook(before_program)
 
 
 def settle():
