@@ -54,6 +54,17 @@ func FromSteps(from Base, steps []RawStep, o Options) (*Definition, error) {
 	return d.checked("step")
 }
 
+// StepOf is the step that an error of [FromSteps] is about, from 1; 0 where it is none of its.
+func StepOf(err error) int {
+	var e *sandbox.Error
+	if !errors.As(err, &e) {
+		return 0
+	}
+	text, _ := strings.CutPrefix(e.Op, "step:")
+	n, _ := strconv.Atoi(text)
+	return n
+}
+
 type e2bSteps struct {
 	expander expander
 	config   Config

@@ -4,6 +4,8 @@ package persistent
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -26,7 +28,8 @@ type BuildWish struct {
 	Login *image.Login
 }
 
-// Run starts a build, which goes on by itself until this process ends.
+// Run starts a build, which goes on by itself until this process ends, or until the key starts
+// another one of the same name: a client that went away cannot end its build but so.
 func (t *Templates) Run(name, id string, wish BuildWish) error {
 	b := t.boxes
 	if err := t.mayPull(wish.From); err != nil {
@@ -48,8 +51,13 @@ func (t *Templates) Run(name, id string, wish BuildWish) error {
 		return err
 	}
 	running := 0
+	var older []*ownedBuild
 	for _, o := range s.all {
-		if o.owner == t.key.ID && o.State == BuildRunning {
+		switch {
+		case o.owner != t.key.ID || o.State != BuildRunning:
+		case one.supersedes(o):
+			older = append(older, o)
+		default:
 			running++
 		}
 	}
@@ -72,7 +80,12 @@ func (t *Templates) Run(name, id string, wish BuildWish) error {
 		b.inventory.remove(l.managed)
 		return b.background.open()
 	}
-	one.State, one.Steps = BuildRunning, wish.Steps
+	one.State, one.Steps, one.ended = BuildRunning, wish.Steps, make(chan struct{})
+	ctx, stop := context.WithCancelCause(b.background.life)
+	one.stop = stop
+	for _, o := range older {
+		o.stop(errSuperseded)
+	}
 	r := build.Request{
 		Name: names[0], Owner: t.key.ID, NoCache: wish.NoCache, Public: true, Login: wish.Login,
 		Keep: func(built *image.Stored) error { return t.name(images, g.profile.Quota, names, built) },
@@ -92,11 +105,21 @@ func (t *Templates) Run(name, id string, wish BuildWish) error {
 		defer b.background.work.Done()
 		defer l.unlock()
 		defer b.inventory.remove(l.managed)
-		_, err := (&build.Builder{Session: g.session, Images: images}).Build(b.background.life, r)
+		for _, o := range older { // so that the name is the newest one's
+			<-o.ended
+		}
+		_, err := (&build.Builder{Session: g.session, Images: images}).Build(ctx, r)
+		if err != nil && context.Cause(ctx) == errSuperseded {
+			err = errSuperseded
+		}
+		stop(nil)
 		t.end(one, err)
 	}()
 	return nil
 }
+
+// errSuperseded ends a build.
+var errSuperseded error = &sandbox.Error{Op: "build", Kind: sandbox.ErrConflict, Problem: "another build of this name was started", Hint: "give it a tag of its own where both are wanted"}
 
 // mayPull refuses a base from a registry where no policy file of the key says which images
 // there are: what keys may name is the operator's to say.
@@ -144,5 +167,7 @@ func (t *Templates) end(one *ownedBuild, err error) {
 	one.State, one.Err, one.Ended = BuildReady, err, t.boxes.o.Clock.Now()
 	if err != nil {
 		one.State = BuildFailed
+		one.Step = cmp.Or(one.Step, template.StepOf(err))
 	}
+	close(one.ended)
 }

@@ -3,6 +3,7 @@
 package persistent
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"slices"
@@ -78,6 +79,15 @@ type builds struct {
 type ownedBuild struct {
 	BuildRecord
 	owner string
+
+	// Of one that was started:
+	stop  context.CancelCauseFunc
+	ended chan struct{} // is closed
+}
+
+// supersedes says whether both are of a key's and would give the same name.
+func (b *ownedBuild) supersedes(o *ownedBuild) bool {
+	return b.owner == o.owner && b.Name == o.Name && slices.ContainsFunc(b.Tags, func(tag string) bool { return slices.Contains(o.Tags, tag) })
 }
 
 // Begin notes a build of a template, whose name may have a tag. It runs with Run.

@@ -7,10 +7,12 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/caisson-run/caisson/image"
 	"github.com/caisson-run/caisson/image/imagetest"
@@ -95,6 +97,27 @@ func TestTickets(t *testing.T) {
 	h.clock.move(uploadTicket + 1)
 	if err := h.Upload(late, bytes.NewReader(archive)); !errors.Is(err, sandbox.ErrDenied) {
 		t.Errorf("late: %v", err)
+	}
+}
+
+// An archive that breaks off, as its client went away, is none, and leaves nothing.
+func TestUploadBreaksOff(t *testing.T) {
+	h := newHome(t, nil)
+	of, hash := h.TemplatesOf(h.key), strings.Repeat("a", 64)
+	archive := imagetest.Layer(t, "one=text", "two="+strings.Repeat("text", 1000))
+	gone := errors.New("it went away")
+	token, _, err := of.Ticket(hash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Upload(token, io.MultiReader(bytes.NewReader(archive[:len(archive)/2]), iotest.ErrReader(gone))); !errors.Is(err, gone) {
+		t.Error(err)
+	}
+	if _, present, err := of.Ticket(hash); present || err != nil {
+		t.Errorf("half of it is there: %t, %v", present, err)
+	}
+	if left, err := os.ReadDir(filepath.Join(h.claim.Path(), uploadsDir)); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v", left, err)
 	}
 }
 

@@ -3,7 +3,7 @@
 // Templates that are built with E2B's client; TestTemplateClient has an image for them.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { mkdtempSync, symlinkSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -92,4 +92,51 @@ test('template: what goes wrong says where', { skip }, async () => {
   await assert.rejects(build(Template().fromImage('127.0.0.1:1/none:1')), /policy allows the image/)
   await assert.rejects(build(Template().fromImage(image, { username: 'me', password: 'canary' })), /no public address/)
   assert.equal(await Template.exists('client-bad'), false)
+})
+
+// A failed step is shown where the caller wrote it, by the step that the server names.
+test('template: an error shows the line of the step that failed', { skip }, async () => {
+  const from = () => Template({ fileContextPath: files() }).fromImage(image)
+  const source = readFileSync(fileURLToPath(import.meta.url), 'utf8').split('\n')
+  for (const [method, make] of Object.entries({
+    fromImage: () => Template().fromImage('registry.example.com/none:1').runCmd('true'),
+    fromTemplate: () => Template().fromTemplate('client-none').runCmd('true'),
+    copy: () => from().setEnvs({ A: 'b' }).copy('file.txt', '/srv/', { user: 'root123' }),
+    runCmd: () => from().setEnvs({ A: 'b' }).runCmd('true').runCmd('exit 3').runCmd('true'),
+    setWorkdir: () => from().runCmd('true').setWorkdir('/etc/passwd/x').runCmd('true'),
+    setUser: () => from().runCmd('true').setUser('; exit 1').runCmd('true'),
+    makeDir: () => from().runCmd('true').makeDir('/etc/passwd/x'),
+  })) {
+    const error = await Template.build(make(), 'client-bad', {}).then(() => assert.fail(method), (e) => e)
+    const [, line, column] = /template\.test\.mjs:(\d+):(\d+)/.exec(error.stack.split('\n')[0]) ?? assert.fail(`${method}: ${error.stack}`)
+    assert.ok(source[line - 1].slice(column - 1).startsWith(method + '('), `${method}: ${error.message} at ${source[line - 1].slice(column - 1)}`)
+  }
+})
+
+// No call ends a build. One whose client has gone away ends when another of a name of its
+// is started, as at E2B.
+test('template: a build whose client went away gives way to the next one', { skip }, async () => {
+  const from = () => Template().fromImage(image)
+  const gone = new AbortController()
+  const ids = {}
+  const long = Template.build(from().runCmd('echo it runs; sleep 1000'), 'client-gone', {
+    tags: ['a', 'b'],
+    signal: gone.signal,
+    onBuildLogs: ({ message }) => {
+      const [, templateId, buildId] = /Template created with ID: ([^,]+), Build ID: (.+)/.exec(message) ?? []
+      if (buildId) Object.assign(ids, { templateId, buildId })
+      if (message === 'it runs') gone.abort()
+    },
+  })
+  await assert.rejects(long, (e) => e.name === 'AbortError')
+  await Template.build(from(), 'client-gone', { tags: ['c'] })
+  assert.equal((await Template.getBuildStatus(ids)).status, 'building')
+  await Template.build(from().runCmd('true'), 'client-gone', { tags: ['b', 'c'] })
+  const was = await Template.getBuildStatus(ids)
+  assert.deepEqual([was.status, /another build of this name/.test(was.reason.message)], ['error', true], was.reason?.message)
+  await assert.rejects(Sandbox.create('client-gone:a'))
+  const already = new AbortController()
+  already.abort()
+  await assert.rejects(Template.build(from(), 'client-none', { signal: already.signal }))
+  assert.equal(await Template.exists('client-none'), false)
 })
