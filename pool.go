@@ -11,19 +11,22 @@ import (
 
 // Pool keeps sandboxes ready, so that a request finds one that only has to be
 // told what to run. Each is used once, for one request, and is made as that
-// request's own would have been. Only the process level makes sandboxes ahead;
-// with another one Open fails (ErrUnsupported).
+// request's own would have been. On the process level its program waits before its
+// first instruction. On gVisor and Docker it is the agent inside that waits and has
+// answered; it starts the program, whose code lies in a file of its own there. What
+// the level cannot make ahead, Open refuses by name (ErrUnsupported).
 type Pool struct {
 	// For is a request of the kind that the pool serves. Its Command or Code,
 	// Args, Env, Stdin and outputs do not matter, nor do limits of wall, cpu_time
-	// and output. Limits of memory, cpus and processes may be tighter: a sandbox
-	// is held to them when the request gets it. A request that differs in anything
+	// and output. On the process level those of memory, cpus and processes may be
+	// tighter: a sandbox is held to them when the request gets it. A request that differs in anything
 	// else (looser or other limits, level, actor, language) runs as it would
 	// without the pool. It has no mounts, workspace, image, network and nothing to
 	// collect: what those name is looked at when the request comes.
 	For Request
-	// Ready is how many sandboxes wait at most, 1 to 64; 4 when it is 0. Each is
-	// three processes and a thread of this program.
+	// Ready is how many sandboxes wait at most, 1 to 64; 4 when it is 0. On the process
+	// level each is three processes and a thread of this program; on gVisor it is a
+	// kernel of some 50 MB, too.
 	Ready int
 	// MaxAge is how long one waits at most, a second to a day; 5 minutes when it
 	// is 0. It shows the host's toolchain as it was when it was made.

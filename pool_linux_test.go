@@ -4,7 +4,6 @@ package caisson_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"path/filepath"
@@ -40,45 +39,62 @@ func ExamplePool() {
 }
 
 func TestPool(t *testing.T) {
+	for _, level := range []string{"process", "gvisor"} {
+		t.Run(level, func(t *testing.T) { tryPool(t, level) })
+	}
+}
+
+func tryPool(t *testing.T, level string) {
 	state := filepath.Join(t.TempDir(), "state")
-	shell := caisson.Request{Isolation: "process", Command: []string{"sh"}}
-	c, err := caisson.Open(t.Context(), caisson.Options{State: state, Pools: []caisson.Pool{{For: shell, Ready: 2}}})
+	shell := caisson.Request{Isolation: level, Command: []string{"sh"}}
+	python := caisson.Request{Isolation: level, Language: "python"}
+	c, err := caisson.Open(t.Context(), caisson.Options{State: state, Pools: []caisson.Pool{{For: shell, Ready: 2}, {For: python, Ready: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range 4 {
-		for end := time.After(2 * time.Minute); c.Pools()[0].Waiting < 2; {
+	wait := func(pool, n int) {
+		t.Helper()
+		for end := time.After(2 * time.Minute); c.Pools()[pool].Waiting < n; {
 			select {
 			case <-end:
 				t.Fatalf("%+v", c.Pools())
 			case <-time.After(time.Millisecond):
 			}
 		}
+	}
+	for i := range 4 {
+		wait(0, 2)
 		shell.Command = []string{"sh", "-c", `ls -A /tmp /dev/shm "$HOME" | grep -v :; (sleep 1000 &); echo $N; cat; touch /tmp/x /dev/shm/x x`}
 		shell.Env = map[string]string{"N": fmt.Sprint(i)}
 		shell.Stdin = strings.NewReader("in\n")
+		began := time.Now()
 		res, err := c.Run(t.Context(), shell)
 		if err != nil || res.Status != sandbox.StatusSuccess || strings.TrimSpace(string(res.Stdout)) != fmt.Sprintf("%d\nin", i) {
 			t.Fatalf("%v, %+v: %q", err, res, res.Stdout)
 		}
+		t.Log(time.Since(began))
 	}
-	if s := c.Pools()[0]; s.Taken != 4 || s.Missed != 0 {
-		t.Errorf("%+v", s)
+	wait(1, 1)
+	python.Code = "import sys; print(len(sys.argv), 6 * 7); sys.exit(3)"
+	res, err := c.Run(t.Context(), python)
+	if err != nil || res.ExitCode == nil || *res.ExitCode != 3 || string(res.Stdout) != "1 42\n" {
+		t.Errorf("%v, %+v: %q %q", err, res, res.Stdout, res.Stderr)
+	}
+	wait(1, 1)
+	python.Code, python.Limits = "while True: pass", caisson.Limits{CPUTime: time.Second}
+	res, err = c.Run(t.Context(), python)
+	if err != nil || res.Status != sandbox.StatusResourceExceeded || res.Resource != sandbox.LimitCPUTime {
+		t.Errorf("%v, %+v: %q", err, res, res.Stderr)
+	}
+	for i, want := range []int64{4, 2} {
+		if s := c.Pools()[i]; s.Taken != want || s.Missed != 0 {
+			t.Errorf("%d: %+v", i, s)
+		}
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(state, "run", "[a-z]*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
-	}
-}
-
-func TestPoolOnALevelWithout(t *testing.T) {
-	c, err := caisson.Open(t.Context(), caisson.Options{State: filepath.Join(t.TempDir(), "state"), Pools: []caisson.Pool{{For: caisson.Request{Isolation: "gvisor"}}}})
-	if err == nil {
-		c.Close()
-	}
-	if !errors.Is(err, sandbox.ErrUnsupported) || !strings.Contains(err.Error(), "gvisor makes no sandboxes ahead") || sandbox.Hint(err) == "" {
-		t.Error(err)
 	}
 }

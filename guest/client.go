@@ -125,6 +125,13 @@ func (c *Client) AsUser(u sandbox.User) *Client {
 	return &other
 }
 
+// Under is the client whose programs have other limits. Closing one closes both.
+func (c *Client) Under(l sandbox.Limits) *Client {
+	other := *c
+	other.options.Limits = l
+	return &other
+}
+
 // NewClient speaks HTTP/2 on conn, which comes from Instance.Dial and is the
 // client's from now on, also when NewClient fails. Nothing is asked of the
 // agent yet; [Client.Health] does.

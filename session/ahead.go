@@ -134,8 +134,8 @@ func (s *Session) takeReady(mine Shape) *made {
 
 // tighten has the level hold the sandbox to l, where it can.
 func (m *made) tighten(l sandbox.Limits) bool {
-	t, ok := m.box.(sandbox.Tightener)
-	return ok && t.Tighten(l) == nil
+	t := m.box.tightener()
+	return t != nil && t.Tighten(l) == nil
 }
 
 // adopt makes the sandbox a call's own: its name, its run

@@ -32,7 +32,7 @@ func (o *oneshot) start(ctx context.Context, ex *sandbox.Exec) (*sandbox.Result,
 		k.ended, spec.OnChanges = o.ended, k.take
 	}
 	if o.ready != nil {
-		return o.ready.box.Run(ctx, ex)
+		return o.ready.box.run(ctx, o, ex)
 	}
 	runner, ok := o.driver.(sandbox.Runner)
 	if ok && len(o.Plan.Collect) == 0 && o.Call.TTY == nil && o.begins == nil && !spec.Sudo {
@@ -60,12 +60,7 @@ func (o *oneshot) withAgent(ctx context.Context, box sandbox.Instance, ex *sandb
 	if err := Watchable(ctx, o.Call, &o.Plan, box.Usage); err != nil {
 		return nil, err
 	}
-	conn, err := box.Dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	spec := o.env.Spec
-	client, err := guest.NewClient(conn, guest.Options{User: spec.User, Limits: spec.Limits, NewPrivileges: spec.Sudo})
+	client, err := agentOf(ctx, box, o.env.Spec)
 	if err != nil {
 		return nil, err
 	}
@@ -73,6 +68,20 @@ func (o *oneshot) withAgent(ctx context.Context, box sandbox.Instance, ex *sandb
 	if err := o.begins.place(ctx, client); err != nil {
 		return nil, err
 	}
+	return o.through(ctx, box, client, ex)
+}
+
+// agentOf begins a session with the agent of a sandbox.
+func agentOf(ctx context.Context, box sandbox.Instance, spec *sandbox.Spec) (*guest.Client, error) {
+	conn, err := box.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return guest.NewClient(conn, guest.Options{User: spec.User, Limits: spec.Limits, NewPrivileges: spec.Sudo})
+}
+
+// through has the agent of a sandbox run the program.
+func (o *oneshot) through(ctx context.Context, box sandbox.Instance, client *guest.Client, ex *sandbox.Exec) (*sandbox.Result, error) {
 	began := time.Now()
 	stop := sampling(ctx, box, ex, MaxBlind, o.blind)
 	exit, err := client.Run(ctx, ex)
@@ -85,7 +94,7 @@ func (o *oneshot) withAgent(ctx context.Context, box sandbox.Instance, ex *sandb
 	if err := ended(ctx, box, res, exit, err); err != nil {
 		return nil, err
 	}
-	if res.Resource == "" && ctx.Err() == nil {
+	if o.files != nil && res.Resource == "" && ctx.Err() == nil {
 		o.files.Take(ctx, client, o.env.Dir, res)
 	}
 	o.keeper.readFrom(box)

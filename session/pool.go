@@ -23,7 +23,7 @@ type PoolOptions struct {
 	// Like is a call of the kind. What runs and with what (Argv, Env, the code of
 	// Source), its streams and its hooks are left aside, and so are the limits of
 	// wall, cpu_time and output. Those of memory, cpus and processes may be
-	// tighter; a sandbox is held to them when it is given away. A call that differs
+	// tighter, where the level takes that; a sandbox is held to them when it is given away. A call that differs
 	// in anything else, who asks included, gets a sandbox of its own as always.
 	Like Call
 	// Ready is how many sandboxes wait at most: 1 to 64, 4 when it is 0.
@@ -58,7 +58,7 @@ type made struct {
 	pool   *Pool
 	run    *Invocation // which prepared it; what it undoes goes last
 	env    *environment.Environment
-	box    sandbox.Prepared
+	box    aheadBox
 	memory int64
 }
 
@@ -101,8 +101,7 @@ func (s *Session) keep(ctx context.Context, o PoolOptions, of *Invocation) (*Poo
 		return nil, nil, err
 	}
 	p.shape = shapeOf(m.run.Call, &m.run.Decision, m.run.Program)
-	_, tightens := m.box.(sandbox.Tightener)
-	p.tightens.Store(tightens)
+	p.tightens.Store(m.box.tightener() != nil)
 	p.warm = warmpool.New(context.WithoutCancel(ctx), warmpool.Options[struct{}, *made]{
 		Make:    func(ctx context.Context, _ struct{}) (*made, error) { return p.make(ctx) },
 		Destroy: func(m *made) error { return m.run.Undo.Run(context.Background()) },
@@ -144,11 +143,6 @@ func (p *Pool) make(ctx context.Context) (_ *made, err error) {
 	if err != nil {
 		return nil, err
 	}
-	preparer, ok := d.(sandbox.Preparer)
-	if !ok {
-		return nil, &sandbox.Error{Op: "pool", Kind: sandbox.ErrUnsupported, Problem: r.Plan.Isolation + " makes no sandboxes ahead",
-			Hint: "take a level that does: process"}
-	}
 	if err := shapeOf(r.Call, &r.Decision, r.Program).CheckLasting(); err != nil {
 		return nil, err
 	}
@@ -156,11 +150,10 @@ func (p *Pool) make(ctx context.Context) (_ *made, err error) {
 	if err != nil {
 		return nil, err
 	}
-	box, err := preparer.Prepare(ctx, w.Spec)
+	box, err := prepare(ctx, r, d, w)
 	if err != nil {
 		return nil, err
 	}
-	r.Undo.Add(WithLimit(r.Session.o.EndLimit, box.Destroy))
 	m := &made{pool: p, run: r, env: w, box: box}
 	if u, err := box.Usage(ctx); err == nil && u.Memory != nil {
 		m.memory = *u.Memory
@@ -173,7 +166,7 @@ func (m *made) alive() bool {
 	case <-m.box.Ended():
 		return false
 	default:
-		return true
+		return m.box.answers()
 	}
 }
 

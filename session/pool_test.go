@@ -294,7 +294,7 @@ func TestPoolRefuses(t *testing.T) {
 func TestPoolTakesNoDeadSandbox(t *testing.T) {
 	b, d, p := pooled(t, 1, nil)
 	var m *preparedStub
-	p.warm.Take(func(_ struct{}, one *made) bool { m = one.box.(*preparedStub); return false })
+	p.warm.Take(func(_ struct{}, one *made) bool { m = one.box.(asleep).Prepared.(*preparedStub); return false })
 	close(m.ended)
 	if _, err := b.Do(t.Context(), like(nil), IO{}); err != nil {
 		t.Fatal(err)
