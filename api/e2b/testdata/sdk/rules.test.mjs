@@ -74,3 +74,22 @@ test('rules set headers after a pause, and in copies', { skip: skip || lacking }
     for (const x of made) await x?.kill()
   }
 })
+
+// The template of examples/httpbin, as E2B's own test has it; TestHTTPBin builds it. The server
+// is reached by this host's loopback and by header, where E2B's has a name of its own.
+test('httpbin shows the header that a rule sets', { skip: process.env.CAISSON_TEST_HTTPBIN ? false : 'there is no template' }, async () => {
+  const at = `host.caisson.internal:${new URL(process.env.E2B_API_URL).port}`
+  const made = [await Sandbox.create('httpbin', { network: { allowPublicTraffic: true } })]
+  try {
+    const [{ sandboxId }] = made
+    assert.match(made[0].getHost(8080), new RegExp(`^8080-${sandboxId}\\.${at}$`))
+    made.push(await Sandbox.create({ network: { rules: { [at]: [{ transform: { headers: { 'X-Test-Token': 'value-of-the-test' } } }] } } }))
+    const to = async (path) => (await made[1].commands.run(`curl -sS -w ' %{http_code}' -m 20 -H 'E2b-Sandbox-Id: ${sandboxId}' -H 'E2b-Sandbox-Port: 8080' 'http://${at}${path}'`)).stdout
+    const [, headers, status] = /^([^]*) (\d+)$/.exec(await to('/headers'))
+    assert.deepEqual([status, JSON.parse(headers).headers['X-Test-Token']], ['200', ['value-of-the-test']])
+    assert.match(await to('/status/418'), / 418$/)
+    assert.match(await to('/anything/x?a=1&a=2'), /"args": \{\s*"a": \[\s*"1",\s*"2"\s*\]/)
+  } finally {
+    for (const b of made) await b.kill()
+  }
+})
