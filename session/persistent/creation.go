@@ -128,8 +128,8 @@ func (n *creation) run(ctx context.Context) (_ *Sandbox, err error) {
 	r := g.starting(rec, call)
 	if n.from == nil {
 		r.OfferRoot()
-		if b.warmPool.wants(rec, c) {
-			b.warmPool.want(g, rec.Template)
+		if b.warmPool.wants(c) {
+			b.warmPool.want(b.warmPool.kindOf(g, rec))
 		}
 	}
 	l, err := b.reserve(g, rec, r)

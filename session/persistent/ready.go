@@ -64,7 +64,7 @@ func (b *Sandboxes) tryOne() {
 	if err == nil {
 		var m *warmSandbox
 		var r *session.Invocation
-		if r, err = b.warmPool.call(warmKind{g, BaseTemplate}); err == nil {
+		if r, err = b.warmPool.call(warmKind{grant: g, template: BaseTemplate}); err == nil {
 			m, err = b.makeAhead(b.background.life, g, r, func(session.Shape) error { return nil })
 		}
 		if err == nil {

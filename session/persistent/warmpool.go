@@ -3,6 +3,7 @@
 package persistent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -40,6 +41,7 @@ type warmPool struct {
 type warmKind struct {
 	grant    *grant
 	template string
+	owner    string // the key whose own template it is, and who alone gets one; empty: every key's of grant
 }
 
 const (
@@ -69,8 +71,7 @@ func newWarmPool(b *Sandboxes) *warmPool {
 }
 
 // want notes that sandboxes of a kind are asked for.
-func (p *warmPool) want(g *grant, template string) {
-	k := warmKind{g, template}
+func (p *warmPool) want(k warmKind) {
 	if _, limit := p.sizes(k); limit > 0 && p.fit(k) {
 		p.Want(k)
 	}
@@ -82,34 +83,45 @@ func (p *warmPool) begin() {
 	if err != nil {
 		return // who asks is told
 	}
-	p.want(g, BaseTemplate)
+	p.want(warmKind{grant: g, template: BaseTemplate})
 	for _, name := range slices.Sorted(maps.Keys(p.o.Warm)) {
 		if name == BaseTemplate {
 			continue
 		}
-		if p.want(g, name); !p.fit(warmKind{g, name}) {
+		k := warmKind{grant: g, template: name}
+		if p.want(k); !p.fit(k) {
 			p.o.Notice("no sandbox of the template " + name + " is kept ready for keys without a policy: it is not there, or not for them, or has what may change meanwhile (caisson template share)")
 		}
 	}
 }
 
 // sizes are how many of a kind wait: what Warm says of its template, else Ready, and none of
-// a template that was built and that no one named there.
+// a template that was built and that no one named there. A key's own are kept by use alone.
 func (p *warmPool) sizes(k warmKind) (least, limit int) {
 	w, named := p.o.Warm[k.template]
 	if !named && !p.b.isBuilt(k.template) {
 		return min(p.o.Ready, session.MaxReady), min(p.o.Ready, session.MaxReady)
 	}
-	return min(w.Min, session.MaxReady), min(max(w.Min, w.Max), session.MaxReady)
+	limit = min(max(w.Min, w.Max), session.MaxReady)
+	if k.owner != "" {
+		return 0, limit
+	}
+	return min(w.Min, session.MaxReady), limit
 }
 
 // wants says whether a sandbox of a key is one of a kind that may be kept ready: it asks for
-// nothing but its template, which is not one that the key has built.
-func (p *warmPool) wants(rec *Sandbox, c *Create) bool {
-	if len(c.Limits.Explicit) > 0 || c.Isolation != "" || len(c.Writable) > 0 {
-		return false
+// nothing but its template.
+func (p *warmPool) wants(c *Create) bool {
+	return len(c.Limits.Explicit) == 0 && c.Isolation == "" && len(c.Writable) == 0
+}
+
+// kindOf is the kind of a sandbox.
+func (p *warmPool) kindOf(g *grant, rec *Sandbox) warmKind {
+	k := warmKind{grant: g, template: rec.Template}
+	if p.b.isBuilt(rec.Template) && p.b.owns(rec) {
+		k.owner = rec.Owner
 	}
-	return !p.b.isBuilt(rec.Template) || !p.b.owns(rec)
+	return k
 }
 
 // serves says whether m, made of the image that a name then meant, can be r's sandbox.
@@ -172,10 +184,10 @@ func (p *warmPool) lasts(k warmKind) func(session.Shape) error {
 // differs in what its network lets through, which it is told when it starts: see
 // [session.Invocation.Narrow]. nil when there is none.
 func (p *warmPool) take(g *grant, r *session.Invocation, rec *Sandbox) *warmSandbox {
-	mine := session.PersistentShape(r)
+	mine, owner := session.PersistentShape(r), p.kindOf(g, rec).owner
 	of := func(same func(a, b session.Shape) bool) func(warmKind, *warmSandbox) bool {
 		return func(k warmKind, m *warmSandbox) bool {
-			return k.grant == g && same(m.Shape, mine) && p.serves(m, r, rec)
+			return k.grant == g && k.owner == owner && same(m.Shape, mine) && p.serves(m, r, rec)
 		}
 	}
 	m, _ := p.Take(of(session.Shape.Equals), of(session.Shape.EqualsBeyondRules))
@@ -214,7 +226,7 @@ func (p *warmPool) call(k warmKind) (*session.Invocation, error) {
 		if err != nil {
 			return nil, err
 		}
-		call.Image, call.OwnImage = ref.String(), images.MayHave(ref, anyKey)
+		call.Image, call.OwnImage, call.Account = ref.String(), images.MayHave(ref, cmp.Or(k.owner, anyKey)), k.owner
 	} else {
 		t := p.o.Templates[k.template]
 		call.Image, call.Sudo = t.Image, t.Root
