@@ -78,6 +78,16 @@ func (c *handClock) move(d time.Duration) {
 	wait.Wait()
 }
 
+// jump sets the clock by d, as an operator would. What is timed goes on as if it had not.
+func (c *handClock) jump(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+	for _, t := range c.timers {
+		t.at = t.at.Add(d)
+	}
+}
+
 // home is a state directory with what stands in it.
 type home struct {
 	*Sandboxes

@@ -55,6 +55,9 @@ func (r *recovery) read(ctx context.Context) error {
 		return err
 	}
 	for _, rec := range left {
+		if last := now.Add(rec.Lifetime); rec.State == registry.Running && rec.Lifetime > 0 && rec.Ends.After(last) {
+			rec.Ends = last // the host's clock was set back meanwhile
+		}
 		l := newLocked(b, rec)
 		switch {
 		case rec.State == registry.Paused && rec.Kept != "":

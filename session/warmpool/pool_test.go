@@ -174,6 +174,58 @@ func TestTakeAtOnce(t *testing.T) {
 	})
 }
 
+// Ten thousand claims of a pool of four: none gets what another has, or what has died, and what
+// waits stays bounded.
+func TestManyClaims(t *testing.T) {
+	const claims, callers = 10000, 50
+	try(t, func(f *factory, o *warmpool.Options[string, thing]) {
+		f.takes, o.Ready, o.Makers = time.Millisecond, 4, 4
+	}, func(t *testing.T, f *factory, p *pool) {
+		var mu sync.Mutex
+		seen, died := map[int]bool{}, map[int]bool{}
+		var all sync.WaitGroup
+		for caller := range callers {
+			all.Go(func() {
+				for i := range claims / callers {
+					p.Want("a")
+					got, ok := p.Take()
+					if w := p.State().Waiting; w > 4 {
+						t.Errorf("%d wait", w)
+					}
+					if !ok {
+						time.Sleep(time.Duration(caller+1) * 100 * time.Microsecond)
+						continue
+					}
+					mu.Lock()
+					if seen[got.n] || died[got.n] {
+						t.Errorf("%d was given away before, or is dead", got.n)
+					}
+					seen[got.n] = true
+					mu.Unlock()
+					if i%7 == 0 { // the next one dies while it waits
+						p.Take(func(_ string, next thing) bool {
+							mu.Lock()
+							died[next.n] = true
+							mu.Unlock()
+							f.mu.Lock()
+							f.dead = append(f.dead, next)
+							f.mu.Unlock()
+							return false
+						})
+					}
+					p.Retire(got)
+				}
+			})
+		}
+		all.Wait()
+		s := p.State()
+		if int(s.Taken) != len(seen) || s.Taken == 0 || len(died) == 0 {
+			t.Errorf("%+v, %d were given away and %d died", s, len(seen), len(died))
+		}
+		t.Logf("%d claims got one, %d died", s.Taken, len(died))
+	})
+}
+
 // What was made outside waits as well, and more of its kind are made.
 func TestAdd(t *testing.T) {
 	try(t, nil, func(t *testing.T, f *factory, p *pool) {
