@@ -32,6 +32,16 @@ func Language(name string) string {
 	return name
 }
 
+// Own says whether caisson has a kernel of its own for a language, as [Language] names it.
+// What another kernel runs is known inside alone: a kernel's name says nothing of it.
+func Own(language string) bool {
+	switch language {
+	case Python, JavaScript, TypeScript, Bash:
+		return true
+	}
+	return false
+}
+
 // Context is a kernel of one language with the state that its cells have left.
 type Context struct {
 	ID       string `json:"id"`

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caisson-run/caisson/audit"
+	"github.com/caisson-run/caisson/interpreter"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/policy/code"
 	"github.com/caisson-run/caisson/policy/shell"
@@ -86,6 +87,8 @@ func (c *codeReader) texts(argv []string) []programText {
 	switch l := code.Language(c.source.Program.language); {
 	case c.source.Program.direct:
 		return nil
+	case c.call.Source.Cell && !interpreter.Own(string(l)):
+		return c.unread(name, "what a kernel "+sandbox.Quoted(string(l))+" runs is known inside alone", "use a context of python, javascript, typescript or bash")
 	case l == "bash":
 		return c.startedTexts(shell.Line(string(c.call.Source.Code), shell.Bash))
 	case l == "sh":
@@ -97,18 +100,21 @@ func (c *codeReader) texts(argv []string) []programText {
 	return c.startedTexts(shell.Argv(c.call.Program))
 }
 
+// unread is a text that may be of any language, and cannot be read.
+func (c *codeReader) unread(name, why, hint string) (out []programText) {
+	for _, l := range []code.Language{code.PythonLanguage, code.JavaScriptLanguage} {
+		if c.rules.For(l) {
+			out = append(out, programText{code.Text{Language: l, Why: why, Hint: hint}, name})
+		}
+	}
+	return out
+}
+
 // startedTexts are the texts that commands have interpreters run.
 func (c *codeReader) startedTexts(s *shell.Script) []programText {
 	var out []programText
-	unread := func(name, why, hint string) {
-		for _, l := range []code.Language{code.PythonLanguage, code.JavaScriptLanguage} {
-			if c.rules.For(l) {
-				out = append(out, programText{code.Text{Language: l, Why: why, Hint: hint}, name})
-			}
-		}
-	}
 	for _, f := range s.Refusals {
-		unread("the shell line", "what would run cannot be told: "+f.Why, f.Hint)
+		out = c.unread("the shell line", "what would run cannot be told: "+f.Why, f.Hint)
 		break
 	}
 	for i := range s.Commands {
@@ -122,7 +128,7 @@ func (c *codeReader) startedTexts(s *shell.Script) []programText {
 			continue
 		}
 		if len(out) == maxTexts {
-			unread("the rest", fmt.Sprintf("the call has more than %d texts", maxTexts), "make several calls")
+			out = append(out, c.unread("the rest", fmt.Sprintf("the call has more than %d texts", maxTexts), "make several calls")...)
 			break
 		}
 		name := "code of " + path.Base(cmd.Name())

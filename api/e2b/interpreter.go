@@ -201,7 +201,7 @@ func (q *interpreting) create(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	o.Language = kernelOf(o.Language)
-	if !q.owns && !persistent.OwnLanguage(o.Language) {
+	if !q.owns && !interpreter.Own(o.Language) {
 		return &apiError{http.StatusUnauthorized, "a context of " + api.Quoted(o.Language) + " wants the sandbox's access token as " + headerAccess}
 	}
 	c, err := q.handle.CreateContext(r.Context(), &session.Call{Frontend: "e2b"}, o)

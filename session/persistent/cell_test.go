@@ -230,6 +230,18 @@ func TestCellsUnderAPolicy(t *testing.T) {
 	if _, _, err := h.cell(t, id, "", bash); !errors.Is(err, sandbox.ErrDenied) {
 		t.Errorf("bash: %v", err)
 	}
+	// Which language an installed kernel speaks is not known here: not by its name.
+	for _, kernel := range []string{"foo", "ir", "perl"} {
+		foreign := cellOf("import socket")
+		foreign.Source.Language = kernel
+		_, _, err := h.cell(t, id, "", foreign)
+		if !errors.As(err, &e) || e.Kind != sandbox.ErrDenied || !strings.Contains(e.Error(), kernel) || !strings.HasPrefix(e.Rule, "/w/p.yaml:2") {
+			t.Errorf("a cell of the kernel %s: %v", kernel, err)
+		}
+		if _, err := h.Handle(h.key, id).CreateContext(t.Context(), &session.Call{}, interpreter.ContextOptions{Language: kernel}); !errors.Is(err, sandbox.ErrDenied) {
+			t.Errorf("a context of the kernel %s: %v", kernel, err)
+		}
+	}
 	x, res, err := h.cell(t, id, "", cellOf("print('x' * 5000)"))
 	if err != nil || len(x.Stdout) > 1024 || x.Cut < 3900 || len(res.LimitsHit) != 1 {
 		t.Errorf("%d bytes, %+v, %+v, %v", len(x.Stdout), x.Ending, res, err)

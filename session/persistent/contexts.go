@@ -24,16 +24,6 @@ import (
 // maxContexts is how many contexts a sandbox has at most, as far as the host is concerned.
 const maxContexts = 64
 
-// OwnLanguage says whether caisson has a kernel of its own for a language, as
-// [interpreter.Language] names it.
-func OwnLanguage(language string) bool {
-	switch language {
-	case interpreter.Python, interpreter.JavaScript, interpreter.TypeScript, interpreter.Bash:
-		return true
-	}
-	return false
-}
-
 // CreateContext makes a context. One with variables, and one of a kernel that is not caisson's
 // own, is a call: decided by the key's policy as code of its language without a line, and
 // recorded. call names the frontend, and whose rights the context has.
@@ -53,7 +43,7 @@ func (h *Handle) CreateContext(ctx context.Context, call *session.Call, o interp
 		return interpreter.Context{}, err
 	}
 	var made interpreter.Context
-	if OwnLanguage(o.Language) && len(o.Env) == 0 {
+	if interpreter.Own(o.Language) && len(o.Env) == 0 {
 		err = h.withAgent(ctx, call.User, func(c *guest.Client) error {
 			made, err = c.CreateContext(ctx, o)
 			return err
