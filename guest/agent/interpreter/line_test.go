@@ -68,6 +68,25 @@ func FuzzShell(f *testing.F) {
 	})
 }
 
+// What was said before a kernel asks whether it was heard does not wait for what comes behind.
+func TestHeardIsNoEvent(t *testing.T) {
+	talk, theirs, err := newLineTalk()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer talk.close()
+	for _, f := range theirs {
+		defer f.Close()
+	}
+	const event = `{"id":"1","type":"stdout","text":"x"}` + "\n"
+	for after, more := range map[string]bool{"": false, heardYet + "\n": false, heardYet[:3]: false, event: true} {
+		talk.lines = bufio.NewReader(strings.NewReader(event + after))
+		if m, err := talk.next(); err != nil || m.event == nil || talk.more() != more {
+			t.Errorf("before %q: %v, %t", after, err, talk.more())
+		}
+	}
+}
+
 func TestLineIsBounded(t *testing.T) {
 	r := bufio.NewReaderSize(strings.NewReader(strings.Repeat("a", 100)+"\n"), 16)
 	if _, err := readLine(r, 50); err == nil || !strings.Contains(err.Error(), "longer") {

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -127,7 +128,12 @@ func (t *lineTalk) answer() error {
 	return raw.Control(func(fd uintptr) { _, _ = syscall.Write(int(fd), []byte{1}) })
 }
 
-func (t *lineTalk) more() bool { return t.lines.Buffered() > 0 }
+// more is not said before a kernel asks whether it was heard: that is no event, and what was
+// said would wait for one.
+func (t *lineTalk) more() bool {
+	next, _ := t.lines.Peek(min(t.lines.Buffered(), len(heardYet)))
+	return len(next) > 0 && !strings.HasPrefix(heardYet, string(next))
+}
 
 func (t *lineTalk) close() {
 	t.in.Close()

@@ -196,7 +196,7 @@ def before_program(event, _):
     with lock:
         raw_write(events, b'{"heard":true}\n')
         State.unheard += 1
-        while State.unheard > 0 and select.select((answers,), (), (), 0.2)[0]:  # its listener may be slow
+        while State.unheard > 0 and select.select((answers,), (), (), 2)[0]:  # its listener may be slow
             State.unheard -= len(os.read(answers, 64))
 
 
