@@ -137,13 +137,16 @@ func bashPlace(c *command) (before, after string, err error) {
 // bashQuote is s as one word.
 func bashQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// interrupt says whether the shell may have its signal: one that still reads the code
-// would take the rest of it for commands.
-func (t *bashTalk) interrupt(id string) bool {
+// begun says whether the shell has read the code: one that still does would take the rest of
+// it for commands. That it has may be heard after what the code writes.
+func (t *bashTalk) begun(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.cell == id && t.runs
 }
+
+// interrupt says whether the shell may have its signal.
+func (t *bashTalk) interrupt(id string) bool { return t.begun(id) }
 
 // interrupted has the cell end once more: the signal may have come when it had ended, and
 // taken the line that says so.

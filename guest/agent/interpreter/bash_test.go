@@ -74,6 +74,7 @@ func TestBashInterrupts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := system(t)
+			b.timeouts(name == "ignoring")
 			b.code(interpreter.Bash, "kept=1")
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()

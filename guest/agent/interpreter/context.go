@@ -21,6 +21,7 @@ type context struct {
 	env      map[string]string
 	user     User
 	number   int
+	timeouts timeouts
 	turn     chan struct{} // holds one element while a cell runs or a kernel starts; those who wait get it in order
 
 	mu         sync.Mutex
@@ -32,10 +33,10 @@ type context struct {
 	seed       string // for the next cell's generators; "" is none
 }
 
-func newContext(u User, o interpreter.ContextOptions, number int) *context {
+func newContext(u User, o interpreter.ContextOptions, number int, p timeouts) *context {
 	c := &context{
 		id: o.ID, language: o.Language, dir: o.Dir, env: maps.Clone(o.Env), user: u, number: number,
-		turn: make(chan struct{}, 1),
+		turn: make(chan struct{}, 1), timeouts: p,
 	}
 	if c.dir == "" {
 		c.dir = u.Home()

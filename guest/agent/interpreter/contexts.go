@@ -23,6 +23,8 @@ type Contexts struct {
 	mu   sync.Mutex
 	all  map[string]*context
 	made int
+
+	timeouts timeouts // zero is the default
 }
 
 // Create makes a context. A kernel of ours starts with the first cell: what it loads can be
@@ -65,7 +67,7 @@ func (s *Contexts) add(u User, o interpreter.ContextOptions, orFind bool) (*cont
 		return nil, &fault{ErrExhausted, fmt.Sprintf("there are %d contexts already; remove some", MaxContexts)}
 	}
 	s.made++
-	c := newContext(u, o, s.made)
+	c := newContext(u, o, s.made, cmp.Or(s.timeouts, defaultTimeouts))
 	if s.all == nil {
 		s.all = map[string]*context{}
 	}

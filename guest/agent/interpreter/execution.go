@@ -13,12 +13,18 @@ import (
 )
 
 const (
-	// insistAfter is how long an interrupt may take until it is sent again, and killAfter
-	// until the kernel is killed.
-	insistAfter = 2 * time.Second
-	killAfter   = 5 * time.Second
-	aliveEvery  = 10 * time.Second
+	aliveEvery = 10 * time.Second
+	// lookEvery is how often it is looked whether a cell can be interrupted yet.
+	lookEvery = 20 * time.Millisecond
 )
+
+// timeouts are how long an interrupt may take.
+type timeouts struct {
+	insist time.Duration // until it is sent again
+	kill   time.Duration // from then on, until the kernel is killed
+}
+
+var defaultTimeouts = timeouts{2 * time.Second, 3 * time.Second}
 
 // Execution is a cell that has a context.
 type Execution struct {
@@ -112,7 +118,7 @@ func (x *Execution) run(ctx stdcontext.Context, mine *cell, alive *time.Ticker) 
 	if err != nil {
 		return &interpreter.Ending{Status: interpreter.Lost, Reason: err.Error()}
 	}
-	e := &execution{kernel: k, cell: mine}
+	e := &execution{kernel: k, cell: mine, timeouts: c.timeouts}
 	c.mu.Lock()
 	if c.kernel != k {
 		c.mu.Unlock()
@@ -143,8 +149,9 @@ func (x *Execution) run(ctx stdcontext.Context, mine *cell, alive *time.Ticker) 
 
 // execution is a cell that a kernel runs.
 type execution struct {
-	kernel *kernel
-	cell   *cell
+	kernel   *kernel
+	cell     *cell
+	timeouts timeouts
 
 	mu     sync.Mutex
 	status string // it was interrupted, and why; "" is not
@@ -189,12 +196,12 @@ func (e *execution) interrupt(status, reason string) {
 		return
 	}
 	go func() {
-		if e.ask(insistAfter) {
+		if e.ask(e.timeouts.insist) {
 			return
 		}
 		// It may wait for its listener, who reads nothing.
 		e.cell.sink.Abort()
-		if !e.ask(killAfter - insistAfter) {
+		if !e.ask(e.timeouts.kill) {
 			e.kernel.kill(reason + ", and it did not honour the interrupt")
 		}
 	}()
@@ -209,16 +216,24 @@ func (e *execution) ask(d time.Duration) bool {
 		return true
 	default:
 	}
-	e.kernel.interrupt(e.cell)
 	late := time.NewTimer(d)
 	defer late.Stop()
-	select {
-	case <-e.cell.done:
-		return true
-	case <-e.kernel.over:
-		return true
-	case <-late.C:
-		return false
+	soon := time.NewTicker(lookEvery)
+	defer soon.Stop()
+	for sent := false; ; {
+		if !sent && e.kernel.talk.begun(e.cell.id) {
+			e.kernel.interrupt(e.cell)
+			sent = true
+		}
+		select {
+		case <-e.cell.done:
+			return true
+		case <-e.kernel.over:
+			return true
+		case <-soon.C:
+		case <-late.C:
+			return false
+		}
 	}
 }
 

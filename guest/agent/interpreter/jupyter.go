@@ -313,6 +313,7 @@ func (t *jupyterTalk) interrupt(string) bool {
 	return !t.byAsk
 }
 
+func (t *jupyterTalk) begun(string) bool   { return true }
 func (t *jupyterTalk) interrupted(string)  {}
 func (t *jupyterTalk) reseed(string) error { return nil }
 

@@ -119,6 +119,16 @@ func bare(t testing.TB) *bench {
 	return b
 }
 
+// timeouts has interrupts wait for what this machine does next to other work, or hardly at
+// all, where none is honoured.
+func (b *bench) timeouts(none bool) {
+	if none {
+		b.all.SetTimeouts(10*time.Millisecond, 10*time.Millisecond)
+		return
+	}
+	b.all.SetTimeouts(2*time.Second, limit)
+}
+
 // told is what came of a cell.
 type told struct {
 	events   []interpreter.Event

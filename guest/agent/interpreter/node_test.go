@@ -81,6 +81,7 @@ func TestJavaScriptInterrupts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := system(t)
+			b.timeouts(false)
 			b.code(interpreter.JavaScript, "const kept = 1")
 			ctx, cancel := context.WithTimeout(context.Background(), limit)
 			defer cancel()

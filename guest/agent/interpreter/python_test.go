@@ -201,6 +201,7 @@ func TestPythonInterrupts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test := func(t *testing.T, b *bench) {
+				b.timeouts(name == "ignoring" || name == "swallower")
 				b.code(interpreter.Python, "kept = 1")
 				ctx, cancel := context.WithTimeout(context.Background(), limit)
 				defer cancel()

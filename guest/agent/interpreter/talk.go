@@ -21,6 +21,8 @@ type talk interface {
 	next() (*message, error)
 	// more says whether next would return at once.
 	more() bool
+	// begun says whether a cell can be interrupted yet.
+	begun(id string) bool
 	// interrupt asks for the end of a cell, and says whether a signal may follow.
 	interrupt(id string) bool
 	// interrupted is called when the signal was sent.
@@ -85,6 +87,7 @@ func (t *lineTalk) interrupt(id string) bool {
 	return true
 }
 
+func (t *lineTalk) begun(string) bool  { return true }
 func (t *lineTalk) interrupted(string) {}
 
 func (t *lineTalk) reseed(seed string) error {
