@@ -26,7 +26,9 @@ func told(t *testing.T, text []byte) (lines []map[string]any) {
 
 func types(lines []map[string]any) (out []string) {
 	for _, l := range lines {
-		out = append(out, l["type"].(string))
+		if l["type"] != "keepalive" { // on a slow machine
+			out = append(out, l["type"].(string))
+		}
 	}
 	return out
 }

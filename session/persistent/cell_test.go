@@ -182,7 +182,8 @@ func testCellInterrupted(t *testing.T, h *home, id string) {
 }
 
 func testCellTime(t *testing.T, h *home, id string) {
-	c := cellOf("import time\nafter = 2\ntime.sleep(1000)")
+	h.mustCell(t, id, "", "import time\nafter = 2")
+	c := cellOf("time.sleep(1000)")
 	c.Limits = sandbox.Limits{Wall: 300 * time.Millisecond, Explicit: map[sandbox.LimitName]bool{sandbox.LimitWall: true}}
 	x, res, err := h.cell(t, id, "", c)
 	if err != nil || x.Status != interpreter.TimedOut || res.Status != sandbox.StatusTimeout || res.Resource != sandbox.LimitWall {

@@ -17,13 +17,13 @@ import (
 
 const (
 	// startTimeout is how long a kernel may take until it is ready.
-	startTimeout = 25 * time.Second
+	startTimeout = time.Minute
 	// lastWords is how long what an ended kernel has said is waited for, and listenTimeout
 	// how long its listener may take to hear it.
-	lastWords     = 200 * time.Millisecond
+	lastWords     = 2 * time.Second
 	listenTimeout = 5 * time.Second
 	// silence is how long a kernel may live that can say nothing more.
-	silence  = time.Second
+	silence  = 5 * time.Second
 	maxEarly = 2 << 10
 )
 
