@@ -113,12 +113,18 @@ func (q *interpreting) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		panic(http.ErrAbortHandler)
 	}
-	if b, _, gone := q.s.o.Sandboxes.Find(r.Context(), q.box.ID); gone != nil || !running(b) {
+	if q.gone(r) {
 		writeGone(w, q.box.ID)
 		return
 	}
 	e := asAPI(err)
 	writeText(w, e.Code, e.Message)
+}
+
+// gone says whether the sandbox has ended since the request came.
+func (q *interpreting) gone(r *http.Request) bool {
+	b, _, err := q.s.o.Sandboxes.Find(r.Context(), q.box.ID)
+	return err != nil || !running(b)
 }
 
 // contextAnswer is a context as clients know it.
@@ -280,7 +286,7 @@ func (q *interpreting) execute(w http.ResponseWriter, r *http.Request) {
 	case err == nil: // a limit has ended it, and no event says so
 		out.failure("Ended", res.Reason, "")
 	case out.begun || errors.Is(err, sandbox.ErrUnavailable):
-		if !out.begun {
+		if !out.begun && !q.gone(r) {
 			q.fail(w, r, err)
 			return
 		}
