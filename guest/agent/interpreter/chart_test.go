@@ -97,6 +97,7 @@ func TestFigures(t *testing.T) {
 			"the value":   {"fig = plt.figure(); fig", 1},
 			"by itself":   {"fig = plt.figure(); fig.show()", 1},
 			"then raises": {"plt.plot([1]); 1/0", 1},
+			"saved":       {"plt.plot([1]); plt.savefig('saved.png')", 1},
 			"closed":      {"plt.plot([1]); plt.close()", 0},
 			"huge":        {"plt.figure(figsize=(100000, 100000)); plt.plot([1])", 1},
 			"far text":    {"plt.text(1e9, 1e9, 'far'); plt.xlim(0, 1); plt.ylim(0, 1)", 1},
@@ -130,8 +131,8 @@ func TestTablesAndPictures(t *testing.T) {
 		if o := b.code(interpreter.Python, "pd.DataFrame({'a': range(200_000)})"); o.results[0].Data[interpreter.DataType] != nil {
 			t.Error("a large table is there as data")
 		}
-		o = b.code(interpreter.Python, "from PIL import Image\ni = Image.new('CMYK', (2, 2))\ni.show()\ni")
-		if len(o.results) != 2 || !strings.HasPrefix(text(o.results[0], "image/png"), "iVBOR") || !o.results[1].Main {
+		o = b.code(interpreter.Python, "from PIL import Image\ni = Image.new('CMYK', (2, 2))\ni.show()\ni.save('saved.jpg')\ni.save(open('opened.jpg', 'wb'), 'JPEG')\ni")
+		if len(o.results) != 3 || !strings.HasPrefix(text(o.results[0], "image/png"), "iVBOR") || !strings.HasPrefix(text(o.results[1], "image/png"), "iVBOR") || !o.results[2].Main {
 			t.Errorf("%d results, %+v", len(o.results), o.failure)
 		}
 		o = b.code(interpreter.Python, "class A:\n"+

@@ -473,6 +473,15 @@ def change_axes(axes):
 
 def change_image(image):
     image.Image.show = lambda self, *_, **__: show_value(self)
+    write = image.Image.save
+
+    def save(self, fp, *args, **kwargs):
+        write(self, fp, *args, **kwargs)
+        # A figure that matplotlib saves is shown by itself.
+        if isinstance(fp, str) and not sys._getframe(1).f_globals.get("__name__", "").startswith("matplotlib"):
+            show_value(self)
+    save.__doc__, save.__wrapped__ = write.__doc__, write
+    image.Image.save = save
 
 
 CHANGED = {"matplotlib.pyplot": change_pyplot, "matplotlib.axes": change_axes, "PIL.Image": change_image}
