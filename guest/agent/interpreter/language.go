@@ -22,6 +22,10 @@ var (
 	pythonCharts string
 	//go:embed kernels/node.js
 	nodeKernel string
+	//go:embed kernels/nodechild.js
+	nodeChild string
+	//go:embed kernels/noderandom.js
+	nodeRandom string
 )
 
 // literal is s as a string of Python and of JavaScript.
@@ -71,7 +75,7 @@ func launch(u User, language, dir string, own map[string]string) (*kernel, error
 	case interpreter.JavaScript:
 		// The checks are of what an interrupt in a callback leaves behind, and end the program.
 		p.Argv = []string{"node", "--no-force-async-hooks-checks", "-"}
-		return launchLines(u, p, "(function () {"+nodeKernel+"\n})()\n") // with names of its own
+		return launchLines(u, p, "(function () {"+nodeKernel+nodeChild+nodeRandom+"\n})()\n") // with names of its own
 	case interpreter.Bash:
 		t, theirs, err := newBashTalk()
 		if err != nil {

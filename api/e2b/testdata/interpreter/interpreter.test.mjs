@@ -202,6 +202,27 @@ test('state over pause and resume', { skip: lacking }, async () => {
   await again.kill()
 })
 
+// Each draws before the copies are made, so that the generators have a beginning there.
+test('copies draw numbers of their own', { skip: lacking || (Sandbox.fork ? false : 'the older client has none') }, async () => {
+  const draws = {
+    js: ["const all = require('crypto'); const { randomBytes } = all", "[Math.random(), all.randomUUID(), all.randomBytes(8).toString('hex'), randomBytes(8).toString('hex'), all.randomInt(2 ** 40), crypto.randomUUID(), Array.from(crypto.getRandomValues(new Uint8Array(8))).join()].join(' ')"],
+    python: ['import random, uuid, secrets', "' '.join(map(str, (random.random(), uuid.uuid4(), secrets.token_hex(8))))"],
+  }
+  const b = await Sandbox.create(options)
+  const copies = []
+  try {
+    for (const [language, [before, draw]] of Object.entries(draws)) assert.equal((await b.runCode(`${before};\n${draw}`, { language })).error, undefined)
+    copies.push(...(await b.fork({ count: 2 })))
+    for (const [language, [, draw]] of Object.entries(draws)) {
+      const [one, other] = (await Promise.all(copies.map((c) => c.runCode(draw, { language })))).map((x) => x.text.split(' '))
+      assert.ok(one.length > 1)
+      one.forEach((n, i) => assert.notEqual(n, other[i], `${language}: number ${i}`))
+    }
+  } finally {
+    await Promise.all([b, ...copies].map((c) => c.kill()))
+  }
+})
+
 test('template code-interpreter-v1', async () => {
   const b = await Sandbox.create('code-interpreter-v1', options)
   assert.equal((await b.runCode('1+1')).text, '2')

@@ -18,7 +18,7 @@ const MAX_TEXT = 1 << 20;
 const MAX_LINE = 24 << 20;
 const PIECE = 1 << 18;
 const stringify = JSON.stringify;
-const { writeSync } = fs;
+const { closeSync, openSync, readSync, writeSync } = fs;
 const { inspect } = util;
 const state = new Int32Array(new SharedArrayBuffer(8)); // the number of the cell that runs, 0 is none; that the listener has left
 
@@ -406,17 +406,6 @@ function end(mine, status) {
   Atomics.store(state, 0, 0);
 }
 
-// reseed gives Math.random another beginning: V8's cannot have one.
-function reseed() {
-  const { randomFillSync } = require('crypto');
-  const numbers = new Uint32Array(512);
-  let next = numbers.length;
-  Math.random = function random() {
-    if (next >= numbers.length) { randomFillSync(numbers); next = 0; }
-    return (numbers[next++] * 2 ** 21 + (numbers[next++] >>> 11)) / 2 ** 53;
-  };
-}
-
 process.on('SIGINT', () => {});
 
 const hidden = (name, value) => Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
@@ -441,6 +430,7 @@ function insist(number, times) {
   setTimeout(() => {
     if (times === 0 || Atomics.load(state, 0) !== number) return;
     main.post('Runtime.terminateExecution', () => {});
+    if (times === 20) process.kill(0, 'SIGINT'); // a program may have begun behind the first
     insist(number, times - 1);
   }, 150);
 }
