@@ -5,6 +5,7 @@ package cli
 import (
 	"io"
 	"strings"
+	"unicode/utf8"
 )
 
 // filter passes a program's output on to a terminal and takes out what a
@@ -156,6 +157,10 @@ func (f *filter) utf8(b byte) {
 	f.state = ground
 	if f.seq[0] == 0xc2 && b <= 0x9f { // U+0080 to U+009F: C1 controls
 		f.c1(b)
+		return
+	}
+	if !utf8.Valid(f.seq) { // a longer form of a control, say, which a terminal may take for one
+		f.raw(f.seq)
 		return
 	}
 	f.out = append(f.out, f.seq...)
