@@ -8,6 +8,8 @@ import (
 	"image"
 	"image/png"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -116,6 +118,48 @@ func TestCleanPicture(t *testing.T) {
 	}
 	if s := picturesOf(env("TERM_PROGRAM", "iTerm.app"))(big); !strings.Contains(s, "size=10000:") {
 		t.Error("iTerm: no size")
+	}
+}
+
+// Pictures are written into the directory that was opened, and through no link in it.
+func TestSavedPictures(t *testing.T) {
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	dir := filepath.Join(t.TempDir(), "pictures")
+	other, moved := t.TempDir(), dir+".old"
+	victim := filepath.Join(other, "victim")
+	s := &cellShow{app: &app{err: null}, dir: dir}
+	defer s.end()
+	save := func() {
+		t.Helper()
+		if err := s.picture([]byte("a picture")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save()
+	for name, to := range map[string]string{"2.png": victim, "3.png": "no/where"} {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save()
+	if err := os.Rename(dir, moved); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(other, dir); err != nil {
+		t.Fatal(err)
+	}
+	save()
+	if made, err := os.ReadDir(other); err != nil || len(made) != 0 {
+		t.Errorf("elsewhere are %v, %v", made, err)
+	}
+	for _, name := range []string{"1.png", "4.png", "5.png"} {
+		if b, err := os.ReadFile(filepath.Join(moved, name)); err != nil || string(b) != "a picture" {
+			t.Errorf("%s: %q, %v", name, b, err)
+		}
 	}
 }
 

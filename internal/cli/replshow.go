@@ -22,7 +22,8 @@ type cellShow struct {
 	*app
 	out, errs io.Writer
 	stop      []func()
-	dir       string // where pictures are saved; empty is not made yet
+	dir       string   // where pictures are saved; empty is not made yet
+	saves     *os.Root // the same, once it was opened
 	saved     int
 	shows     func(png []byte) string // a picture for the terminal; nil is that it cannot
 }
@@ -43,6 +44,9 @@ func newCellShow(a *app, f *replFlags) *cellShow {
 func (s *cellShow) end() {
 	for _, stop := range s.stop {
 		stop()
+	}
+	if s.saves != nil {
+		s.saves.Close()
 	}
 }
 
@@ -120,19 +124,13 @@ func (s *cellShow) picture(png []byte) error {
 		_, err := io.WriteString(s.app.out.file, s.shows(png)+"\n") // made here, of a picture that was written anew here
 		return err
 	}
-	var err error
-	if s.dir == "" {
-		s.dir, err = os.MkdirTemp("", "caisson-pictures-")
-	} else {
-		err = os.MkdirAll(s.dir, 0o777)
-	}
-	if err != nil {
+	if err := s.openDir(); err != nil {
 		return err
 	}
 	for {
 		s.saved++
-		name := filepath.Join(s.dir, fmt.Sprintf("%d.png", s.saved))
-		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		name := fmt.Sprintf("%d.png", s.saved)
+		f, err := s.saves.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666) // follows no link
 		if os.IsExist(err) {
 			continue
 		}
@@ -144,10 +142,26 @@ func (s *cellShow) picture(png []byte) error {
 			err = cerr
 		}
 		if err == nil {
-			s.note("picture: %s", name)
+			s.note("picture: %s", filepath.Join(s.dir, name))
 		}
 		return err
 	}
+}
+
+// openDir opens the directory of pictures, once: what takes its place later gets none.
+func (s *cellShow) openDir() (err error) {
+	switch {
+	case s.saves != nil:
+		return nil
+	case s.dir == "":
+		s.dir, err = os.MkdirTemp("", "caisson-pictures-")
+	default:
+		err = os.MkdirAll(s.dir, 0o777)
+	}
+	if err == nil {
+		s.saves, err = os.OpenRoot(s.dir)
+	}
+	return err
 }
 
 // maxNamed is how many files of a cell are named.
