@@ -100,11 +100,6 @@ func (l locked) startIn(ctx context.Context, in *running, d sandbox.Driver, kept
 			return err
 		}
 		defer leave()
-		started, err := l.b.fit.take()
-		if err != nil {
-			return err
-		}
-		defer started()
 	}
 	if in.made == nil && kept.dir == "" {
 		done, err := l.startFrom(ctx, in, func(m keptState) error { return in.start(ctx, d, m) })

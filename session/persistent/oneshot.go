@@ -40,11 +40,6 @@ func (b *Sandboxes) Run(ctx context.Context, k *Key, template string, call *sess
 		return nil, err
 	}
 	defer leave()
-	started, err := b.fit.take()
-	if err != nil {
-		return nil, err
-	}
-	started() // its use is seen, or it is over
 	r := &session.Invocation{Session: g.session, Call: call, IO: io, ID: session.NewID()}
 	l, err := b.reserve(g, &registry.Sandbox{ID: registry.NewID("i", 20), Owner: k.ID}, r)
 	if err != nil {

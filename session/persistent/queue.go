@@ -18,11 +18,12 @@ import (
 
 // queue has what is to start wait while this host has no processor to spare: programs of one
 // call until their end, sandboxes until their agent answers. Some are let in whatever the host
-// does, others one after the other while it has time. Keys take turns, so that the burst of
-// one does not keep another waiting.
+// does, others one after the other while it has time. One that would not fit beside what was let
+// in waits for that, too. Keys take turns, so that the burst of one does not keep another waiting.
 type queue struct {
 	slots int
 	busy  func() bool // whether more programs want a processor than there are
+	fit   *fit
 
 	mu      sync.Mutex
 	running int
@@ -34,7 +35,11 @@ type queue struct {
 }
 
 // turn is one that waits.
-type turn struct{ come chan struct{} }
+type turn struct {
+	come chan struct{}
+	fits func() // once it has come; see fit.take
+	err  error  // that it does not fit, and that there is nothing to wait for
+}
 
 const (
 	// slotsPerProcessor are let in at once for each processor.
@@ -50,24 +55,24 @@ const (
 
 const ruleQueue = "built-in: queue"
 
-func newQueue() *queue {
-	return &queue{slots: slotsPerProcessor * runtime.GOMAXPROCS(0), busy: hostBusy, of: map[string][]*turn{}}
+func newQueue(f *fit) *queue {
+	return &queue{fit: f, slots: slotsPerProcessor * runtime.GOMAXPROCS(0), busy: hostBusy, of: map[string][]*turn{}}
 }
 
 // enter waits until something of a key may start; it has started, or ended, when leave is called.
-// ErrExhausted means that too many wait, and ErrUnavailable that it did not come to its turn.
+// ErrExhausted means that too many wait, and ErrUnavailable that it did not come to its turn, or
+// that there is no room for it.
 func (q *queue) enter(ctx context.Context, owner string) (leave func(), _ error) {
 	q.mu.Lock()
-	if q.waiting == 0 && q.admits() {
-		q.running++
+	t := &turn{come: make(chan struct{})}
+	if q.waiting == 0 && q.admits(t) {
 		q.mu.Unlock()
-		return sync.OnceFunc(q.left), nil
+		return q.entered(t)
 	}
 	if q.waiting >= maxQueued || len(q.of[owner]) >= maxQueued/4 {
 		defer q.mu.Unlock()
 		return nil, &sandbox.Error{Op: "queue", Kind: sandbox.ErrExhausted, Problem: fmt.Sprintf("this host is busy, and %d of the key wait already", len(q.of[owner])), Hint: "ask again in a moment", Rule: ruleQueue}
 	}
-	t := &turn{make(chan struct{})}
 	if len(q.of[owner]) == 0 {
 		q.order = append(q.order, owner)
 	}
@@ -80,51 +85,67 @@ func (q *queue) enter(ctx context.Context, owner string) (leave func(), _ error)
 	var why error
 	select {
 	case <-t.come:
-		return sync.OnceFunc(q.left), nil
+		return q.entered(t)
 	case <-ctx.Done():
 		why = context.Cause(ctx)
 	case <-late.C:
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.giveUp(owner, t) { // it came just now
-		q.running--
-		q.next()
+	if !q.giveUp(owner, t) && t.err == nil { // it came just now
+		q.leave(t)
 	}
 	return nil, &sandbox.Error{Op: "queue", Kind: sandbox.ErrUnavailable, Problem: "this host is busy, and it did not come to its turn", Hint: "try again later", Cause: why}
 }
 
-// admits says whether one more may start. The caller holds mu.
-func (q *queue) admits() bool {
-	if q.running < q.slots {
-		return true
+// entered is what the caller of enter gets, whose turn has come.
+func (q *queue) entered(t *turn) (leave func(), _ error) {
+	if t.err != nil {
+		return nil, t.err
 	}
+	return sync.OnceFunc(func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.leave(t)
+	}), nil
+}
+
+// admits lets one in, or refuses it, where it has to wait for nothing. The caller holds mu.
+func (q *queue) admits(t *turn) bool {
 	now := time.Now()
-	if now.Sub(q.extra) < lookAgain || q.busy() {
+	extra := q.running >= q.slots
+	if extra && (now.Sub(q.extra) < lookAgain || q.busy()) {
 		return false
 	}
-	q.extra = now
+	if t.fits, t.err = q.fit.take(); t.err != nil {
+		return q.running == 0
+	}
+	if extra {
+		q.extra = now
+	}
+	q.running++
 	return true
 }
 
-// left gives a place back.
-func (q *queue) left() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+// leave gives a place back. The caller holds mu.
+func (q *queue) leave(t *turn) {
+	t.fits()
 	q.running--
 	q.next()
 }
 
 // next lets in whom there is a place for. The caller holds mu.
 func (q *queue) next() {
-	for q.waiting > 0 && q.admits() {
+	for q.waiting > 0 {
 		owner := q.order[0]
 		t := q.of[owner][0]
+		if !q.admits(t) {
+			return
+		}
 		q.drop(owner, 0)
 		if len(q.of[owner]) > 0 { // the others' turn comes first
 			q.order = append(q.order[1:], owner)
 		}
-		q.running++
 		close(t.come)
 	}
 }

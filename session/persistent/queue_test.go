@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -15,7 +16,7 @@ import (
 func aQueue() (q *queue, busy *atomic.Bool) {
 	busy = new(atomic.Bool)
 	busy.Store(true)
-	q = newQueue()
+	q = newQueue(&fit{})
 	q.slots, q.busy = 1, busy.Load
 	return q, busy
 }
@@ -93,5 +94,38 @@ func TestQueueIsBounded(t *testing.T) {
 	leave()
 	for range maxQueued/4 - 1 {
 		<-came
+	}
+}
+
+// One that does not fit waits for what was let in, and is refused where that would be in vain.
+func TestQueueWaitsForRoom(t *testing.T) {
+	q, busy := aQueue()
+	busy.Store(false)
+	room := new(atomic.Int64)
+	room.Store(1)
+	q.slots = 10
+	q.fit.left = func() cgroup.Left { return cgroup.Left{Tasks: room.Load()*idleTasks + 1, TasksMax: 16} }
+	leave, err := q.enter(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	came := make(chan string, 2)
+	q.waits(t, "b", came)
+	q.waits(t, "c", came)
+	q.mu.Lock()
+	if q.running != 1 || q.waiting != 2 {
+		t.Errorf("%d run and %d wait where there is room for one", q.running, q.waiting)
+	}
+	q.mu.Unlock()
+	leave()
+	if got := <-came + <-came; got != "bc" {
+		t.Errorf("then %s came", got)
+	}
+	room.Store(0)
+	if _, err := q.enter(t.Context(), "a"); !errors.Is(err, sandbox.ErrUnavailable) || !isNoRoom(err) {
+		t.Errorf("there is no room, and nothing that will leave: %v", err)
+	}
+	if q.fit.starting != 0 || q.running != 0 {
+		t.Errorf("%d are being started, %d run", q.fit.starting, q.running)
 	}
 }

@@ -196,7 +196,7 @@ func newSandboxes(o SandboxesOptions, writes *records) *Sandboxes {
 	b.inventory = newInventory(b.background)
 	b.kept = &keptDirs{dir: filepath.Join(o.State.Path(), keptDir), removeAll: o.removeAll}
 	b.writers, b.wakers = make(chan struct{}, writersAtOnce), make(chan struct{}, wakersAtOnce)
-	b.queue = newQueue()
+	b.queue = newQueue(&b.fit)
 	b.warmPool, b.memories = newWarmPool(b), newMemories(b)
 	return b
 }
