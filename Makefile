@@ -236,8 +236,8 @@ conformance-v2: ## the conformance suite on an emulated cgroup v2 host, for a pe
 	@go run ./internal/tools/v2guest conformance '$(V2)'
 
 .PHONY: test-kills
-test-kills: ## kill the owner of persistent sandboxes, 100 times
-	@if [ "$$(id -u)" = 0 ]; then CAISSON_TEST_KILLS=100 go test -count=1 -timeout 60m -run '^TestKilledOwner(LeavesSandboxes)?$$' ./internal/roadtest; fi
+test-kills: ## kill the owner of persistent sandboxes, 100 times, and a build in each of its phases
+	@if [ "$$(id -u)" = 0 ]; then CAISSON_TEST_KILLS=100 go test -count=1 -timeout 60m -run '^TestKilled(Owner(LeavesSandboxes)?|Build)$$' ./internal/roadtest; fi
 
 # What -short leaves out of test-heavy: chapters that are kept inside a sandbox, by
 # its kernel and its agent, are tried as root alone, and so is the one-shot. And what
@@ -251,11 +251,12 @@ test-users: build # the rest of the conformance suite, and all scripts, as uid 6
 test-all: test test-users test-attack test-docker-all test-kills test-e2b test-openai test-mcp test-agents test-recipes test-many test-soak test-v2 fuzz bench dist ## test, and all that is slow
 
 .PHONY: test-many
-test-many: # 200 sandboxes in a row on every level leave nothing; every chapter on every road
+test-many: # 200 sandboxes in a row on every level leave nothing, nor do 100 builds; every chapter on every road
 	@if [ "$$(id -u)" = 0 ]; then .ci/need docker.io podman runc; fi
 	@go test -count=1 -timeout 20m -run '^TestConformance/Lifetime/many' $(CONFORMANCE) -many=200
 	@go test -count=1 -timeout 20m -run '^TestConformance/(Root|Image|Mounts|Masks|Refusals)' ./sandbox/process -all-roads
 	@go test -count=1 -timeout 20m -run '^($(BENCH_LATER))$$' ./internal/tools/bench
+	@CAISSON_TEST_BUILDS=100 go test -count=1 -timeout 20m -run '^TestBuildsInARow$$' ./internal/roadtest
 
 .PHONY: test-soak
 test-soak: # a hundred thousand connections through one router, 500 at once, leave nothing

@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { test } from 'node:test'
-import { Sandbox, sdk } from './setup.mjs'
+import { Sandbox, key, sdk, url } from './setup.mjs'
 
 const image = process.env.CAISSON_TEST_IMAGE
 const skip = image ? false : 'there is no image'
@@ -139,4 +139,21 @@ test('template: a build whose client went away gives way to the next one', { ski
   already.abort()
   await assert.rejects(Template.build(from(), 'client-none', { signal: already.signal }))
   assert.equal(await Template.exists('client-none'), false)
+})
+
+test('template: one that is removed while a sandbox uses it', { skip }, async () => {
+  await Template.build(Template().fromImage(image).runCmd('echo of the template >/made', { user: 'root' }), 'client-used', {})
+  const b = await Sandbox.create('client-used')
+  try {
+    assert.equal((await fetch(`${url}/templates/client-used`, { method: 'DELETE', headers: { 'X-API-Key': key } })).status, 204)
+    await assert.rejects(Sandbox.create('client-used'))
+    assert.equal((await b.commands.run('cat /made')).stdout, 'of the template\n')
+    await Template.build(Template().fromImage(image).runCmd('echo of another >/made', { user: 'root' }), 'client-used', {})
+    assert.equal((await b.commands.run('cat /made')).stdout, 'of the template\n')
+    const other = await Sandbox.create('client-used')
+    assert.equal((await other.commands.run('cat /made')).stdout, 'of another\n')
+    await other.kill()
+  } finally {
+    await b.kill()
+  }
 })
