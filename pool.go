@@ -24,7 +24,7 @@ type Pool struct {
 	// without the pool. It has no mounts, workspace, image, network and nothing to
 	// collect: what those name is looked at when the request comes.
 	For Request
-	// Ready is how many sandboxes wait at most, 1 to 64; 4 when it is 0. On the process
+	// Ready is how many sandboxes wait at most, 1 to 128; 4 when it is 0. On the process
 	// level each is three processes and a thread of this program; on gVisor it is a
 	// kernel of some 50 MB, too.
 	Ready int

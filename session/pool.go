@@ -26,7 +26,7 @@ type PoolOptions struct {
 	// tighter, where the level takes that; a sandbox is held to them when it is given away. A call that differs
 	// in anything else, who asks included, gets a sandbox of its own as always.
 	Like Call
-	// Ready is how many sandboxes wait at most: 1 to 64, 4 when it is 0.
+	// Ready is how many sandboxes wait at most: 1 to 128, 4 when it is 0.
 	Ready int
 	// Age is how long one waits at most: from a second to a day, 5 minutes when it
 	// is 0. It shows the host's toolchain as it was when it was made.
@@ -64,7 +64,7 @@ type made struct {
 
 // MaxReady is how many sandboxes of a kind are kept ready at most.
 const (
-	MaxReady   = 64
+	MaxReady   = 128
 	defaultAge = 5 * time.Minute
 )
 

@@ -263,7 +263,7 @@ func TestPoolRefuses(t *testing.T) {
 		kind   error
 		change func(*PoolOptions)
 	}{
-		{"bounds", sandbox.ErrInvalid, func(o *PoolOptions) { o.Ready = 65 }},
+		{"bounds", sandbox.ErrInvalid, func(o *PoolOptions) { o.Ready = 129 }},
 		{"bounds", sandbox.ErrInvalid, func(o *PoolOptions) { o.Age = time.Millisecond }},
 		{"process makes no sandboxes ahead", sandbox.ErrUnsupported, func(o *PoolOptions) { o.Like.Isolation = "process" }},
 		{"files of the host's", sandbox.ErrUnsupported, func(o *PoolOptions) { o.Like.Rootfs = tree(t) }},

@@ -28,6 +28,7 @@ import (
 	"github.com/caisson-run/caisson/internal/files"
 	"github.com/caisson-run/caisson/mcp"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/persistent"
 	"github.com/caisson-run/caisson/session/question"
 )
@@ -101,7 +102,7 @@ network, until the next one takes them over, for as long as --grace says.`,
 	p.StringArrayVar(&f.policies, "policy", nil, "`[NAME=]FILE`: the policy of keys that are bound to NAME, or to none")
 	p.StringArrayVar(&f.profiles, "profile", nil, "`[NAME:]FIELD=VALUE,...`: what all sandboxes of a key together may have that is bound to NAME, or to none: "+strings.Join(profileFields, ", "))
 	a.inState(cmd)
-	countVar(p, &f.pool, "pool", "", defaultPool, 0, 64, "keep `N` sandboxes of a kind ready, made before they are asked for; 0 keeps none")
+	countVar(p, &f.pool, "pool", "", defaultPool, 0, session.MaxReady, "keep `N` sandboxes of a kind ready, made before they are asked for; 0 keeps none")
 	p.StringArrayVar(&f.warm, "warm", nil, "`TEMPLATE=N`: keep N sandboxes of a template ready, or MIN..MAX, more where callers found none")
 	p.StringVar(&f.warmMemory, "warm-memory", "", "all sandboxes that are kept ready may hold `SIZE` together, 4GiB (default no bound)")
 	timeVar(p, &f.grace, "grace", defaultGrace, 0, maxGrace, "sandboxes run on for `TIME` when this process is killed, until the next one takes them over; 0 ends them with it")

@@ -12,7 +12,7 @@ import (
 
 // FuzzWarm: what is taken is within its range, and said once.
 func FuzzWarm(f *testing.F) {
-	for _, s := range []string{"data=8", "data=2..8", "data:1=0..1", "=1", "a=-1", "a=1..", "a=65", "a=9..2", "a", "a=1=2"} {
+	for _, s := range []string{"data=8", "data=2..8", "data:1=0..1", "=1", "a=-1", "a=1..", "a=129", "a=9..2", "a", "a=1=2"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -33,7 +33,7 @@ func TestWarm(t *testing.T) {
 	if diff := cmp.Diff(map[string]persistent.WarmRange{"data": {Min: 8, Max: 8}, "app:v2": {Min: 0, Max: 3}}, got); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
-	for _, bad := range [][]string{{"data"}, {"data=x"}, {"data=65"}, {"data=3..2"}, {"data=1", "data=2"}, {"=1"}} {
+	for _, bad := range [][]string{{"data"}, {"data=x"}, {"data=129"}, {"data=3..2"}, {"data=1", "data=2"}, {"=1"}} {
 		if got, err := warm(bad); err == nil {
 			t.Errorf("%q: %v", bad, got)
 		}
