@@ -5,7 +5,7 @@
 // Command bench measures how fast caisson starts what it runs, side by side
 // with a stock runsc built from the very module that caisson embeds.
 //
-//	bench [-short] [-n PAIRS] [-rows RE] [-soak TIME [-idle N]] [-o FILE]
+//	bench [-short] [-n PAIRS] [-rows RE] [-soak TIME [-idle N] [-burst N]] [-o FILE]
 //
 // Runs of the two sides alternate (A B, B A, …), so that what else the machine
 // does meets both alike, and so that each follows itself as often as the other.
@@ -57,6 +57,7 @@ type options struct {
 	flood          int64         // bytes that the flooding program prints
 	soak           time.Duration // how long the loop of bench-soak takes; 0 is the other rows
 	idle           int           // sandboxes that do nothing in it
+	burst          int           // runs of the burst in it
 	sdk            string        // where E2B's client is installed
 	rows           *regexp.Regexp
 	out            string
@@ -73,6 +74,7 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	fs.StringVar(&o.sdk, "sdk", "api/e2b/testdata/sdk", "where E2B's client for Node.js is installed, with bench.mjs beside it")
 	fs.DurationVar(&o.soak, "soak", 0, "measure what many sandboxes leave and cost instead, in a loop of so long")
 	fs.IntVar(&o.idle, "idle", 200, "sandboxes that do nothing, with -soak")
+	fs.IntVar(&o.burst, "burst", 2000, "runs of a burst with bad ones among them, with -soak")
 	rows := fs.String("rows", "", "only rows whose name matches this regular expression")
 	short := fs.Bool("short", false, "a quarter of the runs, and 1 GB instead of 10")
 	fs.StringVar(&o.out, "o", "", "write the table to this file too")

@@ -37,15 +37,20 @@ const (
 	printed = 32 << 20 // bytes of a program's output, as in the script
 	moved   = 2 * 10e6 // bytes of a file, there and back
 	refills = 500 * time.Millisecond
+	fills   = 90 * time.Second // a pool of 100
 )
 
 // sdkRows are about persistent sandboxes.
 func (s *stage) sdkRows() []bench {
 	few := func(pairs int) int { return max(pairs/8, 1) }
+	once := func(pairs int) int { return max(pairs/16, 1) }
 	var list []bench
 	for _, a := range []asked{
 		{name: "Sandbox.create(), no pool", goal: "≤ 120 ms", row: "create"},
 		{name: "Sandbox.create(), one of a pool of 4 ready", goal: "≤ 25 ms, p99 ≤ 60 ms", row: "create", serving: serving{pool: 4}, rest: refills},
+		{name: "create and its first command, one of a pool of 4 ready", goal: "≤ 50 ms, p99 ≤ 120 ms", row: "first", serving: serving{pool: 4}, rest: refills},
+		{name: "100 creates at once, each to its first command, pool of 100", goal: "≤ 3 s", row: "hundred", serving: serving{pool: 100}, rest: fills, times: once},
+		{name: "100 creates at once, each to its first command, no pool", goal: "all, ≤ 5 s", row: "hundred", times: once},
 		{name: "20 Sandbox.create() at once, no pool", goal: "≤ 1200 ms", row: "crowd", times: few},
 		{name: "commands.run('true')", goal: "≤ 25 ms", row: "command"},
 		{name: "commands.run('true'), process level", goal: "≤ 10 ms", row: "command", isolation: "process"},

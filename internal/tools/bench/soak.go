@@ -31,6 +31,8 @@ const (
 func (s *stage) soakRows() []bench {
 	return []bench{
 		{fmt.Sprintf("%d idle sandboxes", s.o.idle), s.idle},
+		{fmt.Sprintf("%d sandboxes that go cold, %d of them busy for %v", s.o.idle, busyOnes, s.o.soak), s.mostlyCold},
+		{fmt.Sprintf("%d runs of Python, %d at a time, one in ten bad", s.o.burst, burstAtOnce), s.verdicts},
 		{fmt.Sprintf("create, run, kill by %d clients for %v", loopers, s.o.soak), s.loop},
 	}
 }
@@ -71,24 +73,9 @@ func (s *stage) idleOn(ctx context.Context, d *daemon, r *row) error {
 	if err != nil {
 		return err
 	}
-	var all sync.WaitGroup
-	errs, made := make([]error, 4), make([]*api.Sandbox, s.o.idle)
-	for w := range errs {
-		all.Go(func() {
-			for i := w; i < s.o.idle && errs[w] == nil; i += len(errs) {
-				made[i], errs[w] = clients[i/perKey].Create(ctx, api.Create{Timeout: api.Seconds(4 * 3600)})
-			}
-		})
-	}
-	all.Wait()
-	defer func() { // they would go on in the next row's daemon, whose key is the same to it
-		for i, b := range made {
-			if b != nil {
-				_ = clients[i/perKey].Kill(context.WithoutCancel(ctx), b.ID)
-			}
-		}
-	}()
-	if err := errors.Join(append(errs, pass(ctx, settled))...); err != nil {
+	made, failed := createAll(ctx, clients, s.o.idle)
+	defer killAll(ctx, clients, made)
+	if err := errors.Join(failed, pass(ctx, settled)); err != nil {
 		return err
 	}
 	daemon, boxes, err := processTimes(d.cmd.Process.Pid)
@@ -113,6 +100,30 @@ func (s *stage) idleOn(ctx context.Context, d *daemon, r *row) error {
 		float64(rss)/1e6, float64(pss)/1e6/float64(s.o.idle), share(daemonLater-daemon), share(boxesLater-boxes))
 	r.runs = "1"
 	return nil
+}
+
+// createAll makes so many sandboxes, four at a time.
+func createAll(ctx context.Context, clients []*api.Client, n int) ([]*api.Sandbox, error) {
+	var all sync.WaitGroup
+	errs, made := make([]error, 4), make([]*api.Sandbox, n)
+	for w := range errs {
+		all.Go(func() {
+			for i := w; i < n && errs[w] == nil; i += len(errs) {
+				made[i], errs[w] = clients[i/perKey].Create(ctx, api.Create{Timeout: api.Seconds(4 * 3600)})
+			}
+		})
+	}
+	all.Wait()
+	return made, errors.Join(errs...)
+}
+
+// killAll ends them: they would go on in the next row's daemon, whose key is the same to it.
+func killAll(ctx context.Context, clients []*api.Client, made []*api.Sandbox) {
+	for i, b := range made {
+		if b != nil {
+			_ = clients[i/perKey].Kill(context.WithoutCancel(ctx), b.ID)
+		}
+	}
 }
 
 // loop has clients make sandboxes, run a program in each, and end them.

@@ -5,7 +5,7 @@
 import { Sandbox } from 'e2b'
 
 const [row, times, rest] = [process.argv[2], Number(process.argv[3]), Number(process.argv[4] ?? 0)]
-const warmUp = 2
+const warmUp = row === 'hundred' ? 0 : 2
 const printed = 32 << 20
 const data = new TextEncoder().encode('0123456789abcdef'.repeat(10e6 / 16)).buffer
 
@@ -19,6 +19,19 @@ const rows = {
   async create() {
     const box = await Sandbox.create()
     return () => box.kill()
+  },
+  async first() {
+    const box = await Sandbox.create()
+    same('exit code', (await box.commands.run('true')).exitCode, 0)
+    return () => box.kill()
+  },
+  async hundred() {
+    const boxes = await Promise.all(Array.from({ length: 100 }, async () => {
+      const box = await Sandbox.create()
+      same('exit code', (await box.commands.run('true')).exitCode, 0)
+      return box
+    }))
+    return () => Promise.all(boxes.map((b) => b.kill()))
   },
   async crowd() {
     const boxes = await Promise.all(Array.from({ length: 20 }, () => Sandbox.create()))
@@ -46,6 +59,7 @@ const rows = {
 const measure = rows[row]
 const box = measure.length ? await Sandbox.create() : undefined
 if (row === 'output') await box.commands.run(`head -c ${printed} /dev/zero > printed`)
+if (rest > 5000) await new Promise((r) => setTimeout(r, rest)) // a large pool fills
 const took = []
 for (let i = 0; i < warmUp + times; i++) {
   const began = performance.now()
