@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
+)
+
+// module is a driver that a guest loads.
+type module struct {
+	name    string // "virtio_blk"
+	content []byte
+}
+
+// need is a driver that a guest needs, by its modules' names: any one of them will do. A
+// kernel that has none cannot be used; with optional it can.
+type need struct {
+	names    []string
+	optional bool
+}
+
+// needs are in no order: modules.dep says which come first.
+var needs = []need{
+	{names: []string{"virtio_mmio", "virtio_pci"}},
+	{names: []string{"virtio_mmio"}, optional: true},
+	{names: []string{"virtio_pci"}, optional: true},
+	{names: []string{"virtio_blk"}},
+	{names: []string{"virtio_console"}, optional: true},             // QEMU's channel to the agent
+	{names: []string{"vmw_vsock_virtio_transport"}, optional: true}, // Firecracker's
+	{names: []string{"virtio_net"}, optional: true},                 // without it there is no network
+	{names: []string{"virtio_rng"}, optional: true},                 // the host's random numbers
+	{names: []string{"erofs"}}, {names: []string{"overlay"}},
+}
+
+// maxModule is how large a module may be.
+const maxModule = 64 << 20
+
+// gather reads the modules that a guest needs from a kernel's directory of modules, in
+// the order in which they are loaded. What the kernel has built in is not among them.
+func gather(dir string) ([]module, error) {
+	dep, err := os.ReadFile(path.Join(dir, "modules.dep"))
+	if err != nil {
+		return nil, err
+	}
+	builtin, err := os.ReadFile(path.Join(dir, "modules.builtin"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	g := &gatherer{dir: dir, files: map[string]string{}, before: map[string][]string{}, have: map[string]bool{}}
+	for line := range strings.Lines(string(builtin)) {
+		g.have[moduleName(strings.TrimSpace(line))] = true
+	}
+	for line := range strings.Lines(string(dep)) {
+		file, before, _ := strings.Cut(strings.TrimSpace(line), ":")
+		name := moduleName(file)
+		g.files[name] = file
+		for _, b := range strings.Fields(before) {
+			g.before[name] = append(g.before[name], moduleName(b))
+		}
+	}
+	for _, n := range needs {
+		if err := g.meet(n); err != nil {
+			return nil, err
+		}
+	}
+	return g.found, nil
+}
+
+type gatherer struct {
+	dir    string
+	files  map[string]string   // by a module's name
+	before map[string][]string // what it needs
+	have   map[string]bool     // built in, or found
+	found  []module
+}
+
+func (g *gatherer) meet(n need) error {
+	for _, name := range n.names {
+		if g.have[name] {
+			return nil
+		}
+		if g.files[name] != "" {
+			return g.load(name, 0)
+		}
+	}
+	if n.optional {
+		return nil
+	}
+	return fmt.Errorf("the kernel has no %s, neither built in nor as a module", strings.Join(n.names, " and no "))
+}
+
+func (g *gatherer) load(name string, depth int) error {
+	if g.have[name] {
+		return nil
+	}
+	if depth > 32 || g.files[name] == "" {
+		return fmt.Errorf("modules.dep does not say where %s is", name)
+	}
+	before := g.before[name]
+	for i := len(before) - 1; i >= 0; i-- { // modules.dep has the last one first
+		if err := g.load(before[i], depth+1); err != nil {
+			return err
+		}
+	}
+	b, err := readModule(path.Join(g.dir, path.Clean("/"+g.files[name])))
+	if err != nil {
+		return err
+	}
+	g.have[name] = true
+	g.found = append(g.found, module{name, b})
+	return nil
+}
+
+// moduleName is how the kernel calls a module: "virtio_rng" for kernel/…/virtio-rng.ko.xz.
+func moduleName(file string) string {
+	name, _, _ := strings.Cut(path.Base(file), ".ko")
+	return strings.ReplaceAll(name, "-", "_")
+}
+
+// readModule reads a module and unpacks it: not every kernel does that by itself.
+func readModule(file string) ([]byte, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var r io.Reader = bytes.NewReader(b)
+	switch path.Ext(file) {
+	case ".gz":
+		r, err = gzip.NewReader(r)
+	case ".xz":
+		r, err = xz.NewReader(r)
+	case ".zst":
+		r, err = zstd.NewReader(r, zstd.WithDecoderConcurrency(1))
+	}
+	if err == nil {
+		b, err = io.ReadAll(io.LimitReader(r, maxModule+1))
+	}
+	if err == nil && len(b) > maxModule {
+		err = errors.New("it is too large")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("module %s: %w", file, err)
+	}
+	return b, nil
+}
