@@ -7,6 +7,7 @@ import (
 
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/agent"
+	"github.com/caisson-run/caisson/guest/boot"
 )
 
 // Reexec must be the first statement of main in every program that runs
@@ -22,6 +23,7 @@ import (
 // one that has not called Reexec: what it starts would start the next, without end.
 func Reexec() {
 	reexecEngine()
+	boot.Init()
 	agent.InitFetch()
 	if len(os.Args) > 0 && os.Args[0] == guest.AgentArgv0 {
 		agent.Main()

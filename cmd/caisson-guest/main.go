@@ -10,9 +10,13 @@
 //go:debug updatemaxprocs=0
 package main
 
-import "github.com/caisson-run/caisson/guest/agent"
+import (
+	"github.com/caisson-run/caisson/guest/agent"
+	"github.com/caisson-run/caisson/guest/boot"
+)
 
 func main() {
+	boot.Init()
 	agent.InitFetch()
 	agent.Main()
 }

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package boot is the first process of a virtual machine: it makes the sandbox out of
+// the machine's devices and starts the guest agent in it.
+//
+//	kernel ──► /init (this) ── modules, root, scratch, control group
+//	              └── clone: new pid, mount, cgroup and IPC namespaces ──► agent, pid 1 of its own
+//
+// It is the same program as the agent ([github.com/caisson-run/caisson/guest]), in an
+// initial RAM disk that image/kernel makes. What the machine is to be comes over the
+// channel that the agent serves later: one line of JSON, a [Config], which is answered
+// with one line, an [Answer]. From there on the channel is the agent's.
+//
+// When the agent ends the machine ends. Code inside that becomes root (sudo) owns the
+// machine's kernel, which is why nothing that is said here is trusted.
+package boot
+
+// Port is the name of the virtio-serial port that is the channel.
+const Port = "caisson.agent"
+
+// Argv0 is what the kernel starts it as, and inner what it starts itself as in the
+// sandbox's own namespaces.
+const (
+	Argv0 = "/init"
+	inner = "caisson-boot"
+)
+
+// Config is what a machine is to be.
+type Config struct {
+	Hostname string `json:"hostname"`
+	// Root is the serial of the block device with the root file system, an EROFS.
+	Root string `json:"root"`
+	// Layer is how many bytes of changes the root takes in memory; 0 is none: it is
+	// read-only then.
+	Layer int64 `json:"layer,omitempty"`
+	// Mounts are made in their order.
+	Mounts []Mount `json:"mounts,omitempty"`
+	// Memory bounds programs and what they write to a Mount, in bytes; 0 is no bound.
+	Memory int64 `json:"memory,omitempty"`
+	// Processes bounds how many there are, threads included; 0 is no bound.
+	Processes int64 `json:"processes,omitempty"`
+	// Argv and Env are the agent's.
+	Argv []string `json:"argv"`
+	Env  []string `json:"env"`
+	// Time is the host's, in nanoseconds since 1970.
+	Time int64 `json:"time"`
+	// Network is the machine's one device; nil is none.
+	Network *Network `json:"network,omitempty"`
+}
+
+// Mount is a private directory in memory, or nothing over what is to be hidden.
+type Mount struct {
+	Target string `json:"target"`
+	// Hide covers the target with something empty that cannot be read; Dir says that
+	// it is a directory.
+	Hide bool `json:"hide,omitempty"`
+	Dir  bool `json:"dir,omitempty"`
+	// Size is in bytes, 0 is half of the memory; Inodes is how many files.
+	Size   int64  `json:"size,omitempty"`
+	Inodes int64  `json:"inodes,omitempty"`
+	Mode   uint32 `json:"mode,omitempty"`
+	UID    int    `json:"uid,omitempty"`
+	GID    int    `json:"gid,omitempty"`
+	NoExec bool   `json:"noexec,omitempty"`
+}
+
+// Network is a point-to-point wire to a gateway.
+type Network struct {
+	Address string `json:"address"` // IPv4
+	Gateway string `json:"gateway"`
+	// MAC is the gateway's: nothing on the wire answers who has an address.
+	MAC string `json:"mac"`
+	MTU int    `json:"mtu"`
+}
+
+// Answer says that the agent begins, or why it does not.
+type Answer struct {
+	Error string `json:"error,omitempty"`
+}
