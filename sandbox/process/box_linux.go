@@ -114,6 +114,9 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first) (_ *box, err error) {
 		}
 	}
 	err = p.rootfs.openDevices()
+	if err == nil && d.opts.KVM {
+		err = p.rootfs.openKVM(p.ids.private)
+	}
 	for _, s := range p.rootfs.devices {
 		b.opened = append(b.opened, s.mount.Source)
 	}

@@ -22,6 +22,8 @@ type Options struct {
 	// NoCgroups leaves sandboxes in the caller's control group, for tests of
 	// hosts without delegation.
 	NoCgroups bool
+	// KVM shows /dev/kvm inside, for a sandbox whose program runs virtual machines.
+	KVM bool
 }
 
 // New makes the driver. It does nothing until it is used.

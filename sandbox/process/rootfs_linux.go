@@ -221,15 +221,17 @@ func (w *rootfs) openDevices() error {
 			f.Close()
 			return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the host's /dev/" + d.name + " is something else", Cause: err}
 		}
-		// No MOUNT_ATTR_NODEV: it is a device. Read-only keeps its mode and owner.
 		w.devices = append(w.devices, source{
 			mount: sandbox.Mount{Source: f, Name: "/dev/" + d.name, Target: "/dev/" + d.name},
 			name:  "/dev/" + d.name, dev: st.Dev, ino: st.Ino,
-			attr: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC,
+			attr: deviceAttributes,
 		})
 	}
 	return nil
 }
+
+// deviceAttributes have no MOUNT_ATTR_NODEV. Read-only keeps a device's mode and owner.
+const deviceAttributes = unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC
 
 // devices are the ones every program expects. Their numbers are the kernel's
 // for ever (Documentation/admin-guide/devices.txt).
