@@ -22,13 +22,15 @@ export GOFLAGS := $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath
 # to compile and to run. And those that start sandboxes, in which a binary built
 # with cgo finds no dynamic linker, or make system calls in all threads, as a router
 # does and only a binary without cgo can. They are tested without it.
-HEAVY := $(wildcard *.go) $(wildcard cmd/*/*.go) $(wildcard sandbox/process/*.go) $(wildcard sandbox/gvisor/*.go) $(wildcard sandbox/gvisor/*/*.go) $(wildcard sandbox/gvisor/*/*/*.go) $(wildcard internal/tools/bench/*.go) $(wildcard attack/*.go) $(wildcard egress/*.go) $(wildcard egress/router/*.go) $(wildcard internal/roadtest/*.go) $(wildcard internal/linux/threads/*.go)
+HEAVY := $(wildcard *.go) $(wildcard cmd/*/*.go) $(wildcard sandbox/process/*.go) $(wildcard sandbox/microvm/*.go) $(wildcard sandbox/gvisor/*.go) $(wildcard sandbox/gvisor/*/*.go) $(wildcard sandbox/gvisor/*/*/*.go) $(wildcard internal/tools/bench/*.go) $(wildcard attack/*.go) $(wildcard egress/*.go) $(wildcard egress/router/*.go) $(wildcard internal/roadtest/*.go) $(wildcard internal/linux/threads/*.go)
 # Those that take longest are begun first.
 LONGEST := ./sandbox/gvisor ./attack ./sandbox/process ./internal/roadtest
 HEAVY_PACKAGES = $(LONGEST) $(filter-out $(LONGEST),$(addprefix ./,$(sort $(patsubst %/,%,$(dir $(HEAVY))))))
 # The parts of the gVisor level, whose own tests start no sandbox: what those said of the same source is
 # kept, as with the race detector, and they are not linked again.
 KEPT_PACKAGES = $(filter ./sandbox/gvisor/%,$(HEAVY_PACKAGES))
+# Its machines carry the agent of a build: what a test binary would be as one is too large.
+VM_PACKAGE := ./sandbox/microvm
 LIGHT_PACKAGES = $(filter-out $(HEAVY_PACKAGES:./%=$(MODULE)/%) $(MODULE),$(shell go list ./...))
 
 .PHONY: help
@@ -81,7 +83,7 @@ GOTEST := go test -vet=off -ldflags=-w
 # measure of a busy machine.
 .PHONY: test
 test: ## everything that must pass before a change lands; says what it installs
-	@.ci/need $(TEST_PACKAGES) $(if $(filter 0,$(shell id -u)),docker.io)
+	@.ci/need $(TEST_PACKAGES) qemu-system-x86 kmod $(if $(filter 0,$(shell id -u)),docker.io)
 	@.ci/node >/dev/null
 	@$(MAKE) --no-print-directory lint build
 	@$(MAKE) --no-print-directory -j2 -o build test-heavy test-race test-scripts test-docker test-e2b E2B_TESTS=-short
@@ -116,8 +118,9 @@ test-attack: build ## the escape suite against every level and every weakened on
 .PHONY: test-heavy
 test-heavy: build # architecture, conformance of the levels and the escape suite as root and as uid 65534
 	@echo '== architecture, conformance, escape suite'
-	@CAISSON=$(CURDIR)/bin/caisson .ci/disk $(GOTEST) -short -count=1 -timeout 20m -skip '^($(ATTACK_LATER)|$(BENCH_LATER))$$' $(filter-out $(KEPT_PACKAGES),$(HEAVY_PACKAGES))
+	@CAISSON=$(CURDIR)/bin/caisson .ci/disk $(GOTEST) -short -count=1 -timeout 20m -skip '^($(ATTACK_LATER)|$(BENCH_LATER))$$' $(filter-out $(KEPT_PACKAGES) $(VM_PACKAGE),$(HEAVY_PACKAGES))
 	@$(GOTEST) -short -timeout 20m $(KEPT_PACKAGES)
+	@CAISSON_GUEST_KERNEL=$$(.ci/guest-kernel) .ci/disk $(GOTEST) -tags embedguest,embedengine -short -count=1 -timeout 20m $(VM_PACKAGE)
 
 # A process for each line: minutes with the race detector. Root runs all scripts with
 # the built caisson. On the fake level run those that expect something else there, as
@@ -224,6 +227,11 @@ test-recipes: build ## every command of docs/recipes, with a browser, databases 
 	@.ci/need chromium postgresql redis-server sqlite3 default-jdk-headless
 	@node=$$(.ci/node); export PATH="$$node:$$PATH"; \
 		CAISSON_TEST_RECIPES=1 CAISSON=$(CURDIR)/bin/caisson go test -count=1 -v -timeout 20m -run '^TestRecipes$$' .
+
+.PHONY: test-vm
+test-vm: build ## virtual machines: the conformance suite, hours where the processor is emulated; VM=REGEXP is a part
+	@.ci/need qemu-system-x86 kmod
+	@CAISSON_GUEST_KERNEL=$$(.ci/guest-kernel) V2_SLOW=3 go test -tags embedguest,embedengine -count=1 -v -timeout 6h -run '$(VM)' $(VM_PACKAGE)
 
 .PHONY: test-v2
 test-v2: $(if $(wildcard cmd/caisson),build) ## limits on a real cgroup v2 host: a small guest, plain and under systemd; V2=REGEXP is a part, V2_SUITE=trixie another Debian

@@ -125,7 +125,7 @@ stat -c %a /data/setid; grep -v ip6- /etc/hosts | tr '\t' ' '; cat /etc/hostname
 		out = strings.Replace(out, "roots\n", "", 1)
 	}
 	want := "app\n1000\nown\n755\n127.0.0.1 localhost\n127.0.1.1 sandbox\nsandbox\n/dev/null\n/proc/self\n/workspace\n"
-	if s.programs != nil { // the engine's own are shown
+	if s.programs != nil && !s.caps.EROFS { // the engine's own are shown
 		want = strings.Replace(want, "127.0.1.1 sandbox\n", "", 1)
 	}
 	if out != want {

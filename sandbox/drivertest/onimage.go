@@ -29,7 +29,7 @@ func hostImage(ctx context.Context, t *testing.T, dir string) *image.Stored {
 	layout := filepath.Join(dir, "host-layout")
 	imagetest.New(t, imagetest.Config{}, imagetest.Programs(t, append(hostPrograms, ctypes(t))...),
 		imagetest.Tree(t, filepath.Dir(standard(t)), filepath.Dir(standard(t))[1:], 1<<30),
-		imagetest.Layer(t, "etc/", "etc/passwd=root:x:0:0::/root:/bin/sh\n", "etc/group=root:x:0:\n", "etc/nsswitch.conf=hosts: files\n",
+		imagetest.Layer(t, "etc/", "etc/passwd=root:x:0:0::/root:/bin/sh\n", "etc/group=root:x:0:\n", "etc/nsswitch.conf=hosts: files dns\n",
 			"boot/", "data/", "media/", "mnt/", "opt/", "opt/a/", "srv/", "usr/local/", "usr/local/bin/", "usr/share/", "var/", "var/cache/", "var/lib/", "var/spool/", "var/tmp/", "var/log/", "var/mail/"),
 	).Layout(layout)
 	r, err := reference.Parse(layout)

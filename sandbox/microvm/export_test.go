@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package microvm
+
+import "context"
+
+// TryMachine is tryMachine.
+var TryMachine = (*Driver).tryMachine
+
+// What tests look at.
+var (
+	Sum        = sum
+	NewConsole = newConsole
+	NewMonitor = newMonitor
+)
+
+// Call is monitor.call, LastLines and Panicked are the console's, OOM says whether the
+// agent's word was heard.
+func (m *monitor) Call(ctx context.Context, command string) (string, error) {
+	b, err := m.call(ctx, command, nil)
+	return string(b), err
+}
+func (c *console) LastLines(n int) string { return c.lastLines(n) }
+func (c *console) Panicked() bool         { return c.panicked() }
+func (c *console) OOM() <-chan struct{}   { return c.oom }

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package microvm
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// instance is a machine that runs.
+type instance struct {
+	id      string
+	limits  sandbox.Limits
+	box     *box
+	monitor *monitor
+	console *console
+	opener  *wire.Opener
+
+	stream, serial, control *net.UnixConn
+	nic                     *nic // nil without a network
+
+	base  sandbox.Usage // when the agent began
+	ended chan struct{}
+
+	mu      sync.Mutex
+	limit   sandbox.LimitName
+	paused  bool
+	destroy sync.Mutex
+}
+
+var (
+	_ sandbox.Instance = (*instance)(nil)
+	_ sandbox.Pauser   = (*instance)(nil)
+)
+
+// follow ends the machine for its limits, and closes ended when it is gone.
+func (i *instance) follow() {
+	defer close(i.ended)
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	oom := i.console.oom
+	for {
+		select {
+		case <-i.box.ended:
+			i.box.limitReached(i.reach)
+			return
+		case <-oom:
+			oom = nil
+			i.reach(sandbox.LimitMemory)
+			i.box.stop()
+		case <-tick.C:
+			if i.overtime() {
+				i.reach(sandbox.LimitCPUTime)
+				i.box.stop()
+			}
+		}
+	}
+}
+
+// overtime says whether the machine has used its time on processors.
+func (i *instance) overtime() bool {
+	used := i.since()
+	return i.limits.CPUTime > 0 && used.CPU != nil && *used.CPU > i.limits.CPUTime
+}
+
+// since is what was used since the agent began: what the machine's boot took is ours.
+func (i *instance) since() sandbox.Usage {
+	u := i.box.now()
+	if u.CPU != nil && i.base.CPU != nil {
+		d := max(*u.CPU-*i.base.CPU, 0)
+		u.CPU = &d
+	}
+	return u
+}
+
+// reach notes which limit ended the machine; the first one stays.
+func (i *instance) reach(l sandbox.LimitName) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.limit == "" {
+		i.limit = l
+	}
+}
+
+// limitReached tells the limit that ended the box, if one did.
+func (b *box) limitReached(tell func(sandbox.LimitName)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.res != nil && b.res.Resource != "" {
+		tell(b.res.Resource)
+	}
+}
+
+// clean says whether QEMU ended by itself and without complaint: the guest has.
+func (b *box) clean() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err == nil && b.res != nil && b.res.ExitCode != nil && *b.res.ExitCode == 0
+}
+
+func (i *instance) ID() string { return i.id }
+
+// Dial opens a session with the agent. Where the guest's kernel has ended itself it says so.
+func (i *instance) Dial(ctx context.Context) (net.Conn, error) {
+	c, err := i.opener.Open(ctx)
+	if err != nil && i.console.panicked() {
+		return nil, &sandbox.Error{Op: "sandbox " + i.id, Kind: sandbox.ErrUnavailable, Problem: "the guest's kernel has panicked; its console ends with\n" + i.console.lastLines(8), Cause: err}
+	}
+	return c, err
+}
+
+func (i *instance) Ended() <-chan struct{} { return i.ended }
+
+// Limit names the limit that ended the machine, once it has ended.
+func (i *instance) Limit() sandbox.LimitName {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.limit
+}
+
+// lastLook is how long Usage waits for the end of a machine that a limit ends.
+const lastLook = 2 * time.Second
+
+// Usage is what the machine and its monitor use, as of the last sample. A caller that
+// asks after a program's end learns a limit that ended it by then.
+func (i *instance) Usage(ctx context.Context) (sandbox.Usage, error) {
+	if i.Limit() != "" {
+		wait, cancel := context.WithTimeout(ctx, lastLook)
+		defer cancel()
+		select {
+		case <-i.ended:
+		case <-wait.Done():
+		}
+	}
+	return i.since(), nil
+}
+
+// Pause stops the machine's processors.
+func (i *instance) Pause(ctx context.Context) error { return i.setPaused(ctx, true, "stop") }
+
+// Resume lets them go on.
+func (i *instance) Resume(ctx context.Context) error { return i.setPaused(ctx, false, "cont") }
+
+func (i *instance) setPaused(ctx context.Context, on bool, command string) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.paused == on {
+		return nil
+	}
+	if _, err := i.monitor.call(ctx, command, nil); err != nil {
+		return &sandbox.Error{Op: "sandbox " + i.id, Kind: sandbox.ErrUnavailable, Problem: "the machine monitor does not answer", Cause: err}
+	}
+	i.paused = on
+	return nil
+}
+
+// Destroy ends the monitor, and everything with it.
+func (i *instance) Destroy(context.Context) error {
+	i.destroy.Lock()
+	defer i.destroy.Unlock()
+	i.box.stop()
+	<-i.ended
+	i.closeAll()
+	i.box.mu.Lock()
+	defer i.box.mu.Unlock()
+	return i.box.err
+}
+
+func (i *instance) closeAll() {
+	i.nic.close()
+	for _, c := range []*net.UnixConn{i.stream, i.serial, i.control} {
+		if c != nil {
+			c.Close()
+		}
+	}
+}

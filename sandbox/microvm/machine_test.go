@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package microvm_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/image"
+	"github.com/caisson-run/caisson/image/imagetest"
+	"github.com/caisson-run/caisson/image/reference"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/microvm"
+)
+
+// machine is one that runs, of an image with a few of this host's programs.
+type machine struct {
+	testing.TB
+	spec     *sandbox.Spec
+	instance sandbox.Instance
+	client   *guest.Client
+}
+
+// newSpec is what a machine is started with.
+func newSpec(t testing.TB, change func(*sandbox.Spec)) *sandbox.Spec {
+	t.Helper()
+	dir := t.TempDir()
+	layout := filepath.Join(dir, "layout")
+	imagetest.New(t, imagetest.Config{}, imagetest.Programs(t, "sh", "cat", "id", "uname", "dd", "df", "head", "sleep", "ls"),
+		imagetest.Layer(t, "etc/", "etc/passwd=root:x:0:0::/root:/bin/sh\n")).Layout(layout)
+	ref, err := reference.Parse(layout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := image.OpenStore(filepath.Join(dir, "images"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := store.Get(t.Context(), ref, image.PullOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := store.Root(t.Context(), info, image.RootOptions{EROFS: true, Targets: []image.Target{{Path: "/home/user", Dir: true}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	state := filepath.Join(dir, "run", "one")
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := &sandbox.Spec{
+		ID: "sbx_vm" + rand.Text(), Root: root.Sandbox(), User: sandbox.DefaultUser(), Limits: sandbox.DefaultLimits(), StateDir: state,
+		Scratch: []sandbox.Scratch{{Target: "/home/user"}, {Target: "/tmp", Sticky: true, Size: 8 << 20}},
+	}
+	s.Limits.Memory = 96 << 20
+	if change != nil {
+		change(s)
+	}
+	return s
+}
+
+// start boots a machine, which ends with the test, and then has left nothing.
+func start(t testing.TB, d sandbox.Driver, s *sandbox.Spec) *machine {
+	t.Helper()
+	began := time.Now()
+	instance, err := d.Start(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s: its agent began after %v", d.Name(), time.Since(began).Round(10*time.Millisecond))
+	m := &machine{TB: t, spec: s, instance: instance}
+	t.Cleanup(func() {
+		if m.client != nil {
+			m.client.Close()
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := instance.Destroy(ctx); err != nil {
+			t.Error(err)
+		}
+		if pid := monitorOf(t, s.ID); pid != "" {
+			t.Errorf("the monitor still runs: %s", pid)
+		}
+	})
+	conn, err := instance.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.client, err = guest.NewClient(conn, guest.Options{Limits: s.Limits, User: s.User}); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// sh runs a script and returns what it wrote.
+func (m *machine) sh(script string) string {
+	m.Helper()
+	var out bytes.Buffer
+	_, err := m.client.Run(m.Context(), &sandbox.Exec{Argv: []string{"sh", "-c", script}, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"}, Stdout: &out, Stderr: &out})
+	if err != nil {
+		m.Fatalf("%s: %v\n%s", script, err, &out)
+	}
+	return out.String()
+}
+
+// monitorOf is the number of the process that is a machine's monitor.
+func monitorOf(t testing.TB, id string) string {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range all {
+		if b, err := os.ReadFile(file); err == nil && bytes.Contains(b, []byte("qemu")) && bytes.Contains(b, []byte("\x00"+id+"\x00")) {
+			return filepath.Base(filepath.Dir(file))
+		}
+	}
+	return ""
+}
+
+// TestMachine boots one of each kind: a kernel of its own, a root that cannot be changed,
+// scratch, and a monitor in a box.
+func TestMachine(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	for _, kind := range []microvm.Machine{microvm.Micro, microvm.Full} {
+		t.Run(string(kind), func(t *testing.T) {
+			m := start(t, newDriver(t, kind), newSpec(t, nil))
+			if got := m.sh("uname -s; id -u"); got != "Linux\n1000\n" {
+				t.Errorf("inside: %q", got)
+			}
+			here, err := os.ReadFile("/proc/version")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := m.sh("cat /proc/version"); got == string(here) {
+				t.Errorf("it has this host's kernel: %s", got)
+			}
+			if got := m.sh("echo x > /home/user/a && cat /home/user/a; (echo x > /etc/a) 2>/dev/null || echo closed; (echo c > /proc/sysrq-trigger) 2>/dev/null || echo closed; ls /dev/vport* /dev/vd* 2>/dev/null"); got != "x\nclosed\nclosed\n" {
+				t.Errorf("what can be written: %q", got)
+			}
+			if got := m.sh("dd if=/dev/zero of=/tmp/large bs=1M count=9 2>&1 | head -1"); !strings.Contains(got, "No space left") {
+				t.Errorf("more than /tmp takes: %q", got)
+			}
+			posture(t, m.spec.ID)
+			u, err := m.instance.Usage(t.Context())
+			if err != nil || u.CPU == nil || u.Memory == nil {
+				t.Errorf("its usage: %+v, %v", u, err)
+			}
+		})
+	}
+}
+
+// posture looks at the monitor from outside: what code finds itself with that broke out of
+// its machine.
+func posture(t *testing.T, id string) {
+	t.Helper()
+	pid := monitorOf(t, id)
+	if pid == "" {
+		t.Fatal("there is no monitor")
+	}
+	status, err := os.ReadFile(filepath.Join("/proc", pid, "status"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"\nCapEff:\t0000000000000000\n", "\nCapBnd:\t0000000000000000\n", "\nNoNewPrivs:\t1\n", "\nSeccomp:\t2\n"} {
+		if !strings.Contains(string(status), want) {
+			t.Errorf("the monitor's status lacks %q:\n%s", want, status)
+		}
+	}
+	if os.Geteuid() == 0 && strings.Contains(string(status), "\nUid:\t0\t") {
+		t.Error("the monitor is this host's root")
+	}
+	for _, ns := range []string{"user", "pid", "mnt", "net", "ipc"} {
+		ours, err := os.Readlink("/proc/self/ns/" + ns)
+		theirs, err2 := os.Readlink(filepath.Join("/proc", pid, "ns", ns))
+		if errors.Join(err, err2) != nil || ours == theirs {
+			t.Errorf("the monitor is in the namespace %s of its owner: %v", ours, errors.Join(err, err2))
+		}
+	}
+	mounts, err := os.ReadFile(filepath.Join("/proc", pid, "mounts"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		f := strings.Fields(line)
+		if writable := strings.HasPrefix(f[3], "rw"); writable && f[1] != "/run/vm" && f[1] != "/proc" && !strings.HasPrefix(f[1], "/dev") {
+			t.Errorf("the monitor can write to %s", line)
+		}
+	}
+}
+
+func TestMemoryLimit(t *testing.T) {
+	m := start(t, newDriver(t, microvm.Micro), newSpec(t, nil))
+	_, err := m.client.Run(t.Context(), &sandbox.Exec{Argv: []string{"sh", "-c", "dd if=/dev/zero of=/dev/null bs=300M count=1"}, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"}, Stdout: &bytes.Buffer{}})
+	<-m.instance.Ended()
+	if got := m.instance.Limit(); got != sandbox.LimitMemory {
+		t.Errorf("it ended by %q, %v", got, err)
+	}
+}
+
+func TestPause(t *testing.T) {
+	m := start(t, newDriver(t, microvm.Micro), newSpec(t, nil))
+	m.sh("echo before > /tmp/a")
+	p := m.instance.(sandbox.Pauser)
+	for range 2 {
+		if err := p.Pause(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := p.Resume(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := m.sh("cat /tmp/a"); got != "before\n" {
+		t.Errorf("after a pause: %q", got)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	d := newDriver(t, microvm.Micro)
+	for name, tt := range map[string]struct {
+		change func(*sandbox.Spec)
+		kind   error
+		want   string
+	}{
+		"this host's files":  {func(s *sandbox.Spec) { s.Root = sandbox.Root{} }, sandbox.ErrUnsupported, "does not show this host's files"},
+		"a mount":            {func(s *sandbox.Spec) { s.Mounts = []sandbox.Mount{{Name: "a", Target: "/a"}} }, sandbox.ErrUnsupported, "shows no directory of this host"},
+		"a list of programs": {func(s *sandbox.Spec) { s.Executables = &sandbox.Executables{} }, sandbox.ErrUnsupported, "what is executed"},
+		"a speed of disk": {func(s *sandbox.Spec) {
+			s.Limits.IO, s.Limits.Explicit = 1<<20, map[sandbox.LimitName]bool{sandbox.LimitIO: true}
+		}, sandbox.ErrUnsupported, "limit io"},
+		"no size":           {func(s *sandbox.Spec) { s.Limits.Memory = 0 }, sandbox.ErrUnsupported, "has a size"},
+		"a name":            {func(s *sandbox.Spec) { s.User.Name = "a:b" }, sandbox.ErrInvalid, "no user's name"},
+		"a place":           {func(s *sandbox.Spec) { s.Scratch[0].Target = "/a/../b" }, sandbox.ErrInvalid, "nothing can be placed"},
+		"the kernel's view": {func(s *sandbox.Spec) { s.Scratch[0].Target = "/proc/a" }, sandbox.ErrInvalid, "nothing can be placed"},
+	} {
+		s := newSpec(t, tt.change)
+		_, err := d.Start(t.Context(), s)
+		if !errors.Is(err, tt.kind) || !strings.Contains(fmt.Sprint(err), tt.want) {
+			t.Errorf("%s: %v, want %v %q", name, err, tt.kind, tt.want)
+		}
+		if left, err := os.ReadDir(s.StateDir); err != nil || len(left) > 0 {
+			t.Errorf("%s left %v, %v", name, left, err)
+		}
+	}
+}
+
+// A guest that cannot make its sandbox says why, and nothing is left.
+func TestGuestThatEnds(t *testing.T) {
+	d := newDriver(t, microvm.Micro)
+	broken := filepath.Join(t.TempDir(), "root.erofs")
+	if err := os.WriteFile(broken, make([]byte, 1<<20), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(broken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s := newSpec(t, func(s *sandbox.Spec) { s.Root.Image = &sandbox.Image{Digest: s.Root.Image.Digest, EROFS: f} })
+	_, err = d.Start(t.Context(), s)
+	if !errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(fmt.Sprint(err), "mount erofs") {
+		t.Errorf("%v", err)
+	}
+	if pid := monitorOf(t, s.ID); pid != "" {
+		t.Errorf("the monitor still runs: %s", pid)
+	}
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package microvm
+
+import (
+	"bufio"
+	"encoding/binary"
+	"io"
+	"net"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// The two ends of a machine's wire, by addresses that its owner made up
+// (locally administered: IEEE 802c).
+var (
+	guestMAC   = net.HardwareAddr{0x02, 0xca, 0x15, 0x50, 0x00, 0x02}
+	gatewayMAC = net.HardwareAddr{0x02, 0xca, 0x15, 0x50, 0x00, 0x01}
+)
+
+const (
+	etherHeader = 14
+	etherIPv4   = 0x0800
+	// maxFrame is how long a frame of QEMU's may be, in bytes.
+	maxFrame = 68 << 10
+)
+
+// nic carries packets between a machine's network device and its router: frames behind
+// their length on QEMU's side (its "stream" netdev), IPv4 packets as messages on the
+// router's (sandbox.WirePackets). What is no IPv4 goes nowhere.
+type nic struct {
+	router  *os.File // the router's; a descriptor of our own
+	machine net.Conn
+	done    sync.WaitGroup
+}
+
+// newNIC begins to carry.
+func newNIC(n *sandbox.Network, machine net.Conn) (*nic, error) {
+	fd, err := unix.FcntlInt(n.NIC.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err == nil {
+		err = unix.SetNonblock(fd, true) // so that close ends a read
+	}
+	if err != nil {
+		return nil, os.NewSyscallError("dup", err)
+	}
+	w := &nic{router: os.NewFile(uintptr(fd), "nic"), machine: machine}
+	w.done.Go(w.fromMachine)
+	w.done.Go(w.toMachine)
+	return w, nil
+}
+
+// close ends the wire. It waits until nothing is carried any more.
+func (w *nic) close() {
+	if w == nil {
+		return
+	}
+	w.machine.Close()
+	w.router.Close()
+	w.done.Wait()
+}
+
+// fromMachine carries what the guest sends. Its frames are hostile: nothing but their
+// length and kind is looked at, the router judges packets.
+func (w *nic) fromMachine() {
+	r := bufio.NewReaderSize(w.machine, maxFrame)
+	frame := make([]byte, maxFrame)
+	for {
+		var head [4]byte
+		if _, err := io.ReadFull(r, head[:]); err != nil {
+			return
+		}
+		n := binary.BigEndian.Uint32(head[:])
+		if n > maxFrame {
+			return
+		}
+		if _, err := io.ReadFull(r, frame[:n]); err != nil {
+			return
+		}
+		if n <= etherHeader || binary.BigEndian.Uint16(frame[12:]) != etherIPv4 {
+			continue
+		}
+		if _, err := w.router.Write(frame[etherHeader:n]); err != nil {
+			return
+		}
+	}
+}
+
+// toMachine carries what the router sends.
+func (w *nic) toMachine() {
+	b := make([]byte, 4+etherHeader+maxFrame)
+	copy(b[4:], guestMAC)
+	copy(b[10:], gatewayMAC)
+	binary.BigEndian.PutUint16(b[16:], etherIPv4)
+	for {
+		n, err := w.router.Read(b[4+etherHeader:])
+		if err != nil || n == 0 {
+			return
+		}
+		sum(b[4+etherHeader:][:n])
+		binary.BigEndian.PutUint32(b, uint32(etherHeader+n))
+		if _, err := w.machine.Write(b[:4+etherHeader+n]); err != nil {
+			return
+		}
+	}
+}
+
+// sum writes the checksum of a TCP or UDP packet, which the router leaves to a kernel
+// that reads none; a guest's reads it (RFC 9293, 3.1).
+func sum(p []byte) {
+	if len(p) < 20 || p[0]>>4 != 4 {
+		return
+	}
+	head := int(p[0]&15) * 4
+	at := map[byte]int{unix.IPPROTO_TCP: 16, unix.IPPROTO_UDP: 6}[p[9]]
+	if at == 0 || head < 20 || len(p) < head+at+2 || binary.BigEndian.Uint16(p[6:])&0x1fff != 0 {
+		return
+	}
+	body := p[head:]
+	body[at], body[at+1] = 0, 0
+	total := uint32(p[9]) + uint32(len(body))
+	total += words(p[12:20]) + words(body)
+	for total>>16 != 0 {
+		total = total&0xffff + total>>16
+	}
+	n := ^uint16(total)
+	if n == 0 && p[9] == unix.IPPROTO_UDP {
+		n = 0xffff
+	}
+	binary.BigEndian.PutUint16(body[at:], n)
+}
+
+// words adds up 16-bit numbers, folded.
+func words(b []byte) (total uint32) {
+	for ; len(b) >= 2; b = b[2:] {
+		total += uint32(b[0])<<8 | uint32(b[1])
+	}
+	if len(b) == 1 {
+		total += uint32(b[0]) << 8
+	}
+	for total>>16 != 0 {
+		total = total&0xffff + total>>16
+	}
+	return total
+}

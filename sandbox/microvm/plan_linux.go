@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package microvm
+
+import (
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/guest/agent"
+	"github.com/caisson-run/caisson/guest/boot"
+	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// check refuses what contradicts itself, and what this level cannot have.
+func check(s *sandbox.Spec) error {
+	if err := sandbox.CheckID(s.ID); err != nil {
+		return err
+	}
+	if err := s.Limits.Check(limits()); err != nil {
+		return err
+	}
+	if err := s.Limits.CheckAgent(); err != nil {
+		return err
+	}
+	refuse := func(op, problem, hint string) error {
+		return &sandbox.Error{Op: op, Kind: sandbox.ErrUnsupported, Problem: problem, Hint: hint}
+	}
+	switch {
+	case s.Root.Image == nil || s.Root.Image.EROFS == nil:
+		return refuse("start sandbox", "a virtual machine does not show this host's files", "take an image (--image) or a template (caisson template build host --from host, then --template host)")
+	case len(s.Root.Binds) > 0:
+		return refuse("mount "+s.Root.Binds[0].Name, "a virtual machine shows no directory of this host", "put it into a template")
+	case len(s.Mounts) > 0:
+		return refuse("mount "+s.Mounts[0].Name, "a virtual machine shows no directory of this host", "copy files in (caisson sandbox cp), or run on another level: --isolation gvisor")
+	case s.Network != nil && (s.Network.NIC == nil || s.Network.MTU > maxFrame-etherHeader):
+		return sandbox.Errorf(sandbox.ErrInvalid, "network", "it has no wire that a machine could take")
+	case s.Executables != nil:
+		return refuse("executables", "this level does not look at what is executed", "run without the list, or on a level that holds it (gvisor, process)")
+	case strings.ContainsAny(s.User.Name+s.User.Home, "\x00\n") || strings.Contains(s.User.Name, ":"):
+		return sandbox.Errorf(sandbox.ErrInvalid, "start sandbox", "%q is no user's name", s.User.Name)
+	}
+	var targets []string
+	for _, sc := range s.Scratch {
+		targets = append(targets, sc.Target)
+	}
+	for _, m := range s.Masks {
+		targets = append(targets, m.Target)
+	}
+	for _, t := range targets {
+		ours := sandbox.Within(t, "/proc") || sandbox.Within(t, "/sys") || sandbox.Within(t, "/dev") && t != "/dev/shm"
+		if ours || !path.IsAbs(t) || path.Clean(t) != t || t == "/" || strings.ContainsRune(t, 0) {
+			return sandbox.Errorf(sandbox.ErrInvalid, "start sandbox", "nothing can be placed at %q inside", t)
+		}
+	}
+	return nil
+}
+
+const (
+	// agentMemory is the agent's own share of what the guest's kernel gives the sandbox,
+	// in bytes, and agentTasks its own threads.
+	agentMemory = 24 << 20
+	agentTasks  = 32
+	// staysFor is how long the agent waits for another stream: longer than any machine
+	// lives. Without its owner there is no machine.
+	staysFor = 10 * 365 * 24 * time.Hour
+)
+
+// config is what the machine is to be.
+func config(s *sandbox.Spec, mark wire.Mark) *boot.Config {
+	u := s.User
+	c := &boot.Config{
+		Hostname: s.Hostname, Root: "root", Time: time.Now().UnixNano(),
+		Argv: []string{guest.AgentArgv0, "-filter", "-stay", staysFor.String(), "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)},
+		Env:  []string{agent.MarkVariable + "=" + mark.String(), agent.OOMVariable + "=1"},
+	}
+	if c.Hostname == "" {
+		c.Hostname = "sandbox"
+	}
+	if s.Sudo {
+		c.Argv = append(c.Argv, "-sudo", "-programs", sandbox.ProgramDir)
+		c.Layer = s.RootSize
+		if c.Layer == 0 {
+			c.Layer = max(s.Limits.Disk, 64<<20)
+		}
+	}
+	if n := s.Network; n != nil {
+		c.Network = &boot.Network{Address: n.Address.String(), Gateway: n.Gateway.String(), MAC: gatewayMAC.String(), MTU: n.MTU}
+	}
+	if s.Limits.Memory > 0 {
+		c.Memory = s.Limits.Memory + agentMemory
+	}
+	if s.Limits.Processes > 0 {
+		c.Processes = int64(s.Limits.Processes) + agentTasks
+	}
+	scratch, _ := s.Shares()
+	for _, sc := range scratch {
+		m := boot.Mount{Target: sc.Target, Dir: true, Size: sc.Size, Inodes: sc.Inodes, Mode: 0o755, UID: u.UID, GID: u.GID, NoExec: sc.Memory}
+		if sc.Sticky {
+			m.Mode, m.UID, m.GID = 0o1777, 0, 0
+		}
+		c.Mounts = append(c.Mounts, m)
+	}
+	for _, m := range s.Masks {
+		c.Mounts = append(c.Mounts, boot.Mount{Target: m.Target, Hide: true, Dir: m.Dir})
+	}
+	return c
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package microvm
+
+import (
+	"context"
+	"runtime"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// Probe looks for QEMU, a kernel, KVM and the box. It starts nothing but, once for a
+// process, a machine of a few instructions on KVM.
+func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
+	c := sandbox.Capabilities{
+		Limits: limits(), Root: true, Terminal: true, Masks: true, InertSockets: true, Images: true, EROFS: true, ScratchInMemory: true, Pause: true,
+		NoSurvival: sandbox.Clause{Enforcement: sandbox.Off, Detail: noSurvival},
+		Network:    true, Wire: sandbox.WirePackets,
+	}
+	c.Engine = "QEMU"
+	if d.opts.Emulated {
+		c.Engine += ", emulated"
+		c.Notes = append(c.Notes, "The processor is emulated (TCG): slow, and no hardware boundary.")
+	}
+	c.Unusable, c.Remedy = d.unusable(ctx)
+	return c, nil
+}
+
+// unusable says what is missing, and what mends it.
+func (d *Driver) unusable(ctx context.Context) (why, remedy string) {
+	if runtime.GOARCH != "amd64" {
+		return "virtual machines were only tried on x86-64", "use another level"
+	}
+	if _, err := findQEMU(); err != nil {
+		return "there is no QEMU here", "install it: apt-get install qemu-system-x86, or name it in CAISSON_QEMU"
+	}
+	box, err := d.opts.Box.Probe(ctx)
+	if err != nil {
+		return "the box of the machine monitor: " + err.Error(), sandbox.Hint(err)
+	}
+	if box.Unusable != "" {
+		return "the machine monitor runs in a sandbox of the process level, and " + box.Unusable, box.Remedy
+	}
+	k, err := d.kernels.Newest()
+	if err != nil {
+		return "the kernels cannot be read: " + err.Error(), "look at " + d.opts.Kernels
+	}
+	if k == nil {
+		return "there is no kernel for a guest", "caisson vm kernel import"
+	}
+	if d.opts.Emulated {
+		return "", ""
+	}
+	return d.kvmUnusable(ctx)
+}
+
+// limits says how each limit holds.
+func limits() map[sandbox.LimitName]sandbox.Clause {
+	caisson := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "by caisson"}
+	inside := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "by the guest's kernel"}
+	tmpfs := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "size of a tmpfs: what is written is memory and counts as such, too"}
+	noDisk := sandbox.Clause{Enforcement: sandbox.Off, Detail: "scratch is memory on this level, and there is no disk to slow down"}
+	return map[sandbox.LimitName]sandbox.Clause{
+		sandbox.LimitWall: caisson, sandbox.LimitOutput: caisson,
+		sandbox.LimitCPUTime:   {Enforcement: sandbox.Enforced, Detail: "of the whole machine, read several times a second"},
+		sandbox.LimitCPUs:      {Enforcement: sandbox.Enforced, Detail: "the machine's processors, and the share of its monitor"},
+		sandbox.LimitMemory:    {Enforcement: sandbox.Enforced, Detail: "by the guest's kernel, in a machine of that memory"},
+		sandbox.LimitProcesses: inside, sandbox.LimitOpenFiles: inside, sandbox.LimitFileSize: inside,
+		sandbox.LimitDisk: tmpfs, sandbox.LimitInodes: tmpfs, sandbox.LimitTmp: tmpfs,
+		sandbox.LimitIO: noDisk, sandbox.LimitIOPS: noDisk,
+	}
+}
