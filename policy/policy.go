@@ -64,6 +64,11 @@ func New(o Options) (*Policy, error) {
 	return p, err
 }
 
+// WithDefaults is the same with other limits where none are said.
+func (p *Policy) WithDefaults(l sandbox.Limits) (*Policy, error) {
+	return New(Options{System: p.system, File: p.file, Defaults: l})
+}
+
 // absolute refuses a file whose relative paths start nowhere.
 func (f *File) absolute() error {
 	if f == nil || filepath.IsAbs(f.Dir) {

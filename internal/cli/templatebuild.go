@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/image"
+	"github.com/caisson-run/caisson/internal/config"
 	"github.com/caisson-run/caisson/internal/files"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
@@ -105,7 +106,14 @@ func (a *app) doBuild(cmd *cobra.Command, f *buildFlags, args []string) error {
 	if err := readSecrets(&r.Call, &f.network); err != nil {
 		return err
 	}
-	o, err := a.open(contextOf(cmd), f.policy)
+	p, err := config.Policy(f.policy)
+	if err == nil {
+		p, err = p.WithDefaults(build.DefaultLimits())
+	}
+	if err != nil {
+		return err
+	}
+	o, err := a.openUnder(contextOf(cmd), a.state, p, f.policy)
 	if err != nil {
 		return err
 	}

@@ -12,11 +12,12 @@ import (
 )
 
 // DefaultLimits are those of a step where neither the caller nor the definition nor the
-// policy says others: what installing packages and compiling take on a small machine.
+// policy says others: what installing packages and compiling take on a small machine. A
+// Builder's Session has a policy with these as its defaults: what a silent one lets steps have.
 func DefaultLimits() sandbox.Limits {
 	return sandbox.Limits{
 		Wall: 30 * time.Minute, CPUs: 2, Memory: 2 << 30, Processes: 1024, OpenFiles: 4096,
-		Disk: 10 << 30, Inodes: 1 << 20, Output: 16 << 20,
+		Disk: 10 << 30, Inodes: 1 << 20, Tmp: sandbox.DefaultLimits().Tmp, Output: 16 << 20,
 	}
 }
 

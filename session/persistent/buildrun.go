@@ -35,7 +35,7 @@ func (t *Templates) Run(name, id string, wish BuildWish) error {
 	if err := t.mayPull(wish.From); err != nil {
 		return err
 	}
-	g, err := b.grants.oneShot(t.key)
+	g, err := b.grants.builds(t.key)
 	if err != nil {
 		return err
 	}

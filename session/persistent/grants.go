@@ -10,6 +10,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/build"
 )
 
 // grantName is what a key is bound to.
@@ -22,6 +23,7 @@ type grant struct {
 	policy  *policy.Policy
 	profile Profile
 	once    *grant // for sandboxes of one call; nil until the first, the mu of grants guards it
+	steps   *grant // for steps of builds; likewise
 }
 
 // grants are what keys may have.
@@ -84,23 +86,34 @@ func (a *grants) of(k *Key) (*grant, error) {
 
 // oneShot is what a key may have in sandboxes of one call.
 func (a *grants) oneShot(k *Key) (*grant, error) {
+	return a.other(k, func(g *grant) **grant { return &g.once }, sandbox.DefaultLimits())
+}
+
+// builds is what a key may have in steps of its builds.
+func (a *grants) builds(k *Key) (*grant, error) {
+	return a.other(k, func(g *grant) **grant { return &g.steps }, build.DefaultLimits())
+}
+
+// other is what a key may have where other limits are the default. It is made once.
+func (a *grants) other(k *Key, place func(*grant) **grant, defaults sandbox.Limits) (*grant, error) {
 	g, err := a.of(k)
 	if err != nil {
 		return nil, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if g.once != nil {
-		return g.once, nil
+	kept := place(g)
+	if *kept != nil {
+		return *kept, nil
 	}
 	o := g.options
-	if o.Policy, err = policy.New(policy.Options{System: a.o.System, File: a.o.Policies[k.Policy]}); err != nil {
+	if o.Policy, err = g.policy.WithDefaults(defaults); err != nil {
 		return nil, err
 	}
 	s, err := session.New(o)
 	if err != nil {
 		return nil, err
 	}
-	g.once = &grant{session: s, options: o, policy: o.Policy, profile: g.profile}
-	return g.once, nil
+	*kept = &grant{session: s, options: o, policy: o.Policy, profile: g.profile}
+	return *kept, nil
 }
