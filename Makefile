@@ -187,7 +187,7 @@ levels: ## docs/levels.md anew: level by clause, as the conformance suite sees i
 CONFORMANCE = $(addprefix ./,$(patsubst %/,%,$(dir $(wildcard sandbox/*/conformance_test.go))))
 
 # What others build on E2B's client wants a newer Node.js, and 125 MB: not in make test.
-E2B_RUN := ^Test(SDK|Interpreter|Frameworks|Examples)$$
+E2B_RUN := ^Test(SDK|Interpreter|Frameworks|Examples|TemplateClient|HeaderRules|HTTPBin)$$
 .PHONY: test-e2b
 test-e2b: build ## E2B's official clients, and what others build on them, against caisson serve
 	@echo '== E2B clients'
