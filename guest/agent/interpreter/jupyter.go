@@ -28,6 +28,7 @@ import (
 type jupyterTalk struct {
 	key     []byte
 	session string
+	speaks  string // its language, as its kernelspec says
 	ports   map[string]int
 	byAsk   bool // an interrupt is a message, not a signal
 	heard   chan heard
@@ -42,6 +43,7 @@ type jupyterTalk struct {
 	idle    bool   // its output has ended, before its reply
 	listens bool   // output of the kernel has come
 	version string
+	after   string // what restores variables and directory, before the next cell; start's
 }
 
 // channels are the sockets of a kernel that are used.
@@ -86,7 +88,7 @@ func launchJupyter(u User, p Program, name string) (*kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.byAsk = spec.InterruptMode == "message"
+	t.byAsk, t.speaks = spec.InterruptMode == "message", spec.Language
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return nil, err
@@ -281,11 +283,27 @@ func (t *jupyterTalk) start(c *command) error {
 	t.mu.Lock()
 	t.cell, t.replied, t.idle = c.ID, "", false
 	t.mu.Unlock()
+	code, after := strings.ToValidUTF8(c.Code, "\ufffd"), ""
 	if len(c.Env) > 0 || c.Dir != "" {
-		return t.fail(c.ID, errors.New("a Jupyter kernel has no variables or directory of one cell: set those of the context"))
+		if !strings.EqualFold(t.speaks, "R") {
+			return t.fail(c.ID, errors.New("of Jupyter kernels R's alone have variables and a directory of one cell: set those of the context"))
+		}
+		before, restore := placeR(c)
+		code, after = before+code, restore
 	}
-	return t.ask("shell", "execute_request", c.ID, map[string]any{
-		"code": strings.ToValidUTF8(c.Code, "\ufffd"), "silent": false, "store_history": true,
+	if t.after != "" {
+		if err := t.execute("after", t.after, true); err != nil {
+			return err
+		}
+	}
+	t.after = after
+	return t.execute(c.ID, code, false)
+}
+
+// execute has the kernel run code. What comes of it silently is told of no cell.
+func (t *jupyterTalk) execute(id, code string, silent bool) error {
+	return t.ask("shell", "execute_request", id, map[string]any{
+		"code": code, "silent": silent, "store_history": !silent,
 		"user_expressions": struct{}{}, "allow_stdin": false, "stop_on_error": true,
 	})
 }

@@ -62,6 +62,37 @@ func TestJupyterKernel(t *testing.T) {
 	}
 }
 
+// R has variables and a directory of one cell.
+func TestPlaceOfR(t *testing.T) {
+	if _, err := os.Stat("/usr/lib/R/site-library/IRkernel"); err != nil {
+		t.Skip("needs R's IRkernel")
+	}
+	b := system(t)
+	code := `cat(Sys.getenv(c("A", "SANDBOX"), unset = "none"), basename(getwd()), exists(".caisson"))`
+	home := filepath.Base(b.user.home)
+	for _, tt := range []struct {
+		cell interpreter.Cell
+		out  string
+	}{
+		{interpreter.Cell{}, "none yes " + home + " FALSE"},
+		{interpreter.Cell{Env: map[string]string{"A": "b\\'\"<e\n", "SANDBOX": "x"}, Dir: "/tmp"}, "b\\'\"<e\n x tmp TRUE"},
+		{interpreter.Cell{}, "none yes " + home + " FALSE"},
+		{interpreter.Cell{Dir: "/tmp"}, "none yes tmp TRUE"},
+		{interpreter.Cell{Env: map[string]string{"A": "1"}}, "1 yes " + home + " TRUE"},
+	} {
+		tt.cell.Language, tt.cell.Code = "ir", code
+		if o := b.run(tt.cell); o.out != tt.out || o.end.Status != interpreter.Done {
+			t.Errorf("%+v: %q, want %q; %+v", tt.cell, o.out, tt.out, o.failure)
+		}
+	}
+	if o := b.run(interpreter.Cell{Language: "ir", Code: "1", Dir: "/no/where"}); o.end.Status != interpreter.Failed {
+		t.Errorf("no directory: %+v", o.end)
+	}
+	if o := b.run(interpreter.Cell{Language: "ir", Code: code}); o.out != "none yes "+home+" FALSE" {
+		t.Errorf("at the end: %q", o.out)
+	}
+}
+
 func TestJupyterKernelFails(t *testing.T) {
 	b := system(t)
 	b.install("ends", "/bin/sh", "-c", "echo broken >&2; exit 4")

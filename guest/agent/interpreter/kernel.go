@@ -20,7 +20,7 @@ const (
 	startTimeout = time.Minute
 	// lastWords is how long what an ended kernel has said is waited for, and listenTimeout
 	// how long its listener may take to hear it.
-	lastWords     = 2 * time.Second
+	lastWords     = time.Second
 	listenTimeout = 5 * time.Second
 	// silence is how long a kernel may live that can say nothing more.
 	silence  = 5 * time.Second
