@@ -290,9 +290,20 @@ function withoutTypes(code) {
   if (esbuild !== undefined) {
     return esbuild.transformSync(code, { loader: 'ts', format: 'esm', tsconfigRaw: { compilerOptions: { verbatimModuleSyntax: true } } }).code;
   }
+  const made = withProgram(code);
+  if (made !== undefined) return made;
   const e = new Error(`Node.js ${process.versions.node} cannot strip types: use 22.13 or later, or npm install esbuild`);
   e.name = 'UnsupportedError';
   throw e;
+}
+
+// withProgram has the program esbuild do it: Debian's is no module that can be found.
+function withProgram(code) {
+  const options = ['--loader=ts', '--format=esm', '--log-level=error', '--color=false', '--tsconfig-raw={"compilerOptions":{"verbatimModuleSyntax":true,"preserveValueImports":true,"importsNotUsedAsValues":"preserve"}}'];
+  const made = require('child_process').spawnSync('esbuild', options, { input: code, encoding: 'utf8', maxBuffer: 1 << 26 });
+  if (made.error?.code === 'ENOENT') return undefined;
+  if (made.status !== 0) throw new SyntaxError((made.stderr ?? String(made.error)).trim());
+  return made.stdout;
 }
 
 // Cells.
