@@ -10,7 +10,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox/docker/enginetest"
 )
 
-// TestDocker is TestSDK and TestFrameworks on the Docker level, with an engine of
+// TestDocker is TestSDK, TestInterpreter and TestFrameworks on the Docker level, with an engine of
 // its own.
 func TestDocker(t *testing.T) {
 	if os.Getenv("CAISSON_TEST_ENGINE") == "" {
@@ -31,6 +31,9 @@ func TestDocker(t *testing.T) {
 	env := clientEnv(caisson.Serve(t, "--policy", policyFile(t, "docker")), mine, true)
 	t.Run("E2B", func(t *testing.T) {
 		apitest.Node(t, "testdata/sdk", append(env, "CAISSON_OTHER_KEY="+other, "CAISSON_TEST_CANARY="+canary(t)))
+	})
+	t.Run("interpreter", func(t *testing.T) {
+		apitest.Node(t, "testdata/interpreter", append(env, "CAISSON_INTERPRETER=@e2b/code-interpreter", "CAISSON_TEST_SCIENCE=no"))
 	})
 	t.Run("frameworks", func(t *testing.T) { apitest.Node(t, "testdata/frameworks", env) })
 }

@@ -113,6 +113,38 @@ func TestInterpreterPort(t *testing.T) {
 	}
 }
 
+// Who has no token can make as many contexts as a sandbox may have. Cells of the default
+// ones still run, and long ones.
+func TestInterpreterOfStrangers(t *testing.T) {
+	d := newFrontend(t)
+	b := d.create(t, "")
+	port := b.to(49999)
+	without := with(port)
+	delete(without, "X-Access-Token")
+	made := 0
+	for status := 200; made < 100; made++ {
+		var text []byte
+		if status, text, _ = d.raw(t, "POST", "/contexts", without, `{"language":"bash"}`); status != 200 {
+			if status != 429 || !strings.Contains(string(text), "64") {
+				t.Errorf("%d %s", status, text)
+			}
+			break
+		}
+	}
+	if made != 64 {
+		t.Errorf("%d contexts were made", made)
+	}
+	if status, text, _ := d.raw(t, "POST", "/execute", port, `{"code":"echo $((6*7))","language":"bash"}`); status != 200 || !strings.Contains(string(text), `"text":"42\n"`) {
+		t.Errorf("%d %s", status, text)
+	}
+	// A long cell is run, and a longer one is refused by its size.
+	for status, n := range map[int]int{200: 5 << 20, 413: 16 << 20} {
+		if got, text, _ := d.raw(t, "POST", "/execute", port, `{"code":"x=`+strings.Repeat("a", n)+`\necho ${#x}","language":"bash"}`); got != status || status == 200 && !strings.Contains(string(text), "5242880") {
+			t.Errorf("%d bytes: %d %.200s", n, got, text)
+		}
+	}
+}
+
 // A refusal is an error of the execution, with the rule: clients show no body of a status.
 func TestInterpreterUnderAPolicy(t *testing.T) {
 	f, err := policy.Parse("/w/p.yaml", []byte("version: 1\ncode: {python: {deny_imports: [socket]}}\n"))

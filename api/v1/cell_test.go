@@ -4,7 +4,9 @@ package v1_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -41,5 +43,34 @@ func TestCells(t *testing.T) {
 	}
 	if status, a := d.ask(t, "GET", path+"contexts", ""); status != 200 || len(a["contexts"].([]any)) != 1 {
 		t.Errorf("%d %v", status, a)
+	}
+}
+
+// Contexts side by side have states of their own, and a cell may be long: as a request may.
+func TestManyCells(t *testing.T) {
+	d := newFrontend(t)
+	path := "/v1/sandboxes/" + d.create(t, "{}") + "/"
+	const many = 50
+	var all sync.WaitGroup
+	for i := range many {
+		all.Go(func() {
+			id := fmt.Sprintf("c%d", i)
+			if status, a := d.ask(t, "POST", path+"contexts", `{"id":"`+id+`","language":"bash"}`); status != 201 {
+				t.Errorf("%d %v", status, a)
+			}
+			for _, code := range []string{fmt.Sprintf("x=%d", i), "echo $x"} {
+				status, a := d.ask(t, "POST", path+"cells", `{"code":"`+code+`","context":"`+id+`"}`)
+				if status != 200 || a["status"] != "ok" || code == "echo $x" && a["stdout"] != fmt.Sprintf("%d\n", i) {
+					t.Errorf("%s: %d %v", id, status, a)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for status, n := range map[int]int{200: 3 << 20, 413: 5 << 20} {
+		body := `{"code":"x=` + strings.Repeat("a", n) + `\necho ${#x}","context":"c1"}`
+		if got, a := d.ask(t, "POST", path+"cells", body); got != status || status == 200 && a["stdout"] != fmt.Sprintf("%d\n", n) {
+			t.Errorf("%d bytes: %d %v", n, got, a)
+		}
 	}
 }

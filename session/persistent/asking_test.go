@@ -140,3 +140,41 @@ func TestQuestionThatFails(t *testing.T) {
 		break
 	}
 }
+
+// A cell that the policy calls risky runs once a person has said yes to its very code.
+func TestAskAboutACell(t *testing.T) {
+	f, err := policy.Parse("/w/p.yaml", []byte("version: 1\ncode: {python: {deny_imports: [socket]}}\nrisk: {high: [\"call.kind == 'run_code' && call.language == 'bash'\"]}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, approvals, ada := newAskingHome(t, f)
+	id := h.mustTool(t, "create_sandbox", `{}`)["sandbox_id"].(string)
+	cell := func(language, code, token string) (*toolcall.Answer, error) {
+		args := `{"sandbox_id":"` + id + `","context":"` + language + `","language":"` + language + `","code":"` + code + `"}`
+		return h.CallTool(t.Context(), h.key, &toolcall.Call{Name: "run_code", Args: []byte(args), Ways: question.Ways{Resumable: true, Approval: token}})
+	}
+	if a, err := cell("python", "6*7", ""); err != nil || a.Failed {
+		t.Errorf("what is not risky: %+v, %v", a, err)
+	}
+	approved := func(code string) string {
+		t.Helper()
+		_, err := cell("bash", code, "")
+		var p *question.Pending
+		if !errors.As(err, &p) {
+			t.Fatalf("%s: %v", code, err)
+		}
+		if _, err := approvals.Answer(t.Context(), ada, p.Request.ID, question.Answer{Yes: true, Digest: p.Request.Digest}); err != nil {
+			t.Fatal(err)
+		}
+		return p.Token
+	}
+	if a, err := cell("bash", "echo kept", approved("echo kept")); err != nil || a.Output["stdout"] != "kept\n" {
+		t.Errorf("what was approved: %+v, %v", a, err)
+	}
+	if _, err := cell("bash", "echo more", approved("echo else")); !errors.Is(err, sandbox.ErrDenied) || !strings.Contains(err.Error(), "not what approval was asked for") {
+		t.Errorf("another cell: %v", err)
+	}
+	if _, err := cell("bash", "cd / && python3 -c 'import socket'", ""); !errors.Is(err, sandbox.ErrDenied) || !strings.Contains(err.Error(), "imports socket") {
+		t.Errorf("what no yes can allow: %v", err)
+	}
+}
