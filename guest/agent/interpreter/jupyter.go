@@ -304,7 +304,8 @@ func (t *jupyterTalk) start(c *command) error {
 func (t *jupyterTalk) execute(id, code string, silent bool) error {
 	return t.ask("shell", "execute_request", id, map[string]any{
 		"code": code, "silent": silent, "store_history": !silent,
-		"user_expressions": struct{}{}, "allow_stdin": false, "stop_on_error": true,
+		"user_expressions": struct{}{}, "allow_stdin": false,
+		"stop_on_error": false, // cells come one at a time, and a kernel that stops may drop the next one
 	})
 }
 
