@@ -138,7 +138,7 @@ $(SCRIPTS):
 test-scripts: build $(SCRIPTS) # scripts of the CLI on the fake level, and with the built caisson on gVisor
 	@echo '== command line'
 	@cd internal/cli && ../../.ci/ram $(SCRIPTS) -test.timeout 20m -test.run '$(FAKE_SCRIPTS)'
-	@.ci/disk .ci/scripts $(SCRIPTS) '$(USER_SCRIPTS)'
+	@CAISSON_GUEST_KERNEL=$$(.ci/guest-kernel) .ci/disk .ci/scripts $(SCRIPTS) '$(USER_SCRIPTS)'
 
 # What `make test` leaves out of the Docker level: a container takes a third of a
 # second to half a second, the agent's own chapters are tried on other levels, and

@@ -13,12 +13,13 @@ const DefaultIsolation = "gvisor"
 // Isolations lists the levels that a policy file or a flag may name. Whether
 // this host has one is for its driver to say.
 func Isolations() []string {
-	return []string{"process", "docker", "docker:runsc", "docker:kata", "gvisor", "microvm", "vm", "kubernetes", "e2b", "modal"}
+	return []string{"process", "docker", "docker:runsc", "docker:kata", "gvisor", "microvm", "microvm:tcg", "vm", "vm:tcg", "kubernetes", "e2b", "modal"}
 }
 
-// Offered are those of them that this version has a driver for.
+// Offered are those of them that this version has a driver for; tcg, for tests, is not
+// offered.
 func Offered() []string {
-	return []string{"gvisor", "process", "docker", "docker:runsc", "docker:kata"}
+	return []string{"gvisor", "process", "docker", "docker:runsc", "docker:kata", "microvm", "vm"}
 }
 
 // isLevel is nil for the name of a level, this version's or not: a policy may be for
@@ -49,7 +50,8 @@ func levelHint(name string) string {
 // view of the host's kernel (process, then docker with its own image), an
 // application kernel (gvisor), a guest kernel with few devices (microvm), one
 // with many (vm). What kubernetes, e2b and modal put in between is theirs to
-// choose, and what an engine calls runsc or kata is the engine's, so they compare
+// choose, what an engine calls runsc or kata is the engine's, and an emulated processor (tcg) is no
+// boundary that was made for one, so they compare
 // with nothing, themselves excepted.
 func strength() []string { return []string{"process", "docker", "gvisor", "microvm", "vm"} }
 

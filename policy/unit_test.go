@@ -247,7 +247,7 @@ func TestNearest(t *testing.T) {
 func TestStrength(t *testing.T) {
 	stronger := map[string]string{
 		"process": "process docker gvisor microvm vm", "docker": "docker gvisor microvm vm", "gvisor": "gvisor microvm vm",
-		"microvm": "microvm vm", "vm": "vm", "docker:runsc": "docker:runsc", "docker:kata": "docker:kata", "kubernetes": "kubernetes", "e2b": "e2b", "modal": "modal",
+		"microvm": "microvm vm", "vm": "vm", "docker:runsc": "docker:runsc", "docker:kata": "docker:kata", "microvm:tcg": "microvm:tcg", "vm:tcg": "vm:tcg", "kubernetes": "kubernetes", "e2b": "e2b", "modal": "modal",
 	}
 	for _, b := range Isolations() {
 		for _, a := range Isolations() {
@@ -401,10 +401,10 @@ func TestReadLimit(t *testing.T) {
 // A hint names what can be taken. What is recognised, and not in this version, would be
 // refused in its turn.
 func TestLevelHint(t *testing.T) {
-	const names = "gvisor, process, docker, docker:runsc, docker:kata"
+	const names = "gvisor, process, docker, docker:runsc, docker:kata, microvm, vm"
 	for name, want := range map[string]string{
 		"foo": "this version has " + names, "gvsor": "did you mean gvisor?", "podman": "did you mean docker?",
-		"firecracker": "did you mean microvm? It is not in this version, which has " + names,
+		"firecracker": "did you mean microvm?", "k8s": "did you mean kubernetes? It is not in this version, which has " + names,
 	} {
 		if got := sandbox.Hint(isLevel(name)); got != want {
 			t.Errorf("%s: %s", name, got)

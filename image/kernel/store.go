@@ -31,6 +31,9 @@ import (
 // Store may be used from many goroutines and processes.
 type Store struct{ dir string }
 
+// Dir is what the directory of a Store is called in a state directory.
+const Dir = "kernels"
+
 // NewStore is the store in dir, which Import makes.
 func NewStore(dir string) *Store { return &Store{dir} }
 

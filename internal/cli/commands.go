@@ -11,7 +11,7 @@ import (
 // commands are all that there are, in the order of the help.
 func (a *app) commands() []*cobra.Command {
 	return []*cobra.Command{
-		a.runCommand(), a.replCommand(), a.changesCommand(), a.doctorCommand(), a.imageCommand(), a.templateCommand(), a.volumeCommand(), a.policyCommand(), a.auditCommand(), a.attackCommand(),
+		a.runCommand(), a.replCommand(), a.changesCommand(), a.doctorCommand(), a.imageCommand(), a.templateCommand(), a.volumeCommand(), a.vmCommand(), a.policyCommand(), a.auditCommand(), a.attackCommand(),
 		a.serveCommand(), a.mcpCommand(), a.keysCommand(), a.approvalsCommand(), a.toolsCommand(), a.sandboxCommand(),
 		a.versionCommand(), a.completionCommand(), a.manCommand(),
 	}

@@ -96,6 +96,9 @@ func TestScripts(t *testing.T) {
 				return engine != "", nil
 			case "groups": // root may make control groups; the fake level needs none
 				return real == "" || os.Geteuid() == 0, nil
+			case "machine": // there is what a virtual machine is made of
+				_, err := exec.LookPath("qemu-system-x86_64")
+				return err == nil && guestKernel() != nil, nil
 			case "tun": // the process level has a network for this user
 				f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
 				if err == nil {
@@ -123,6 +126,10 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			env.Defer(func() { os.RemoveAll(state) })
+			if k := guestKernel(); k != nil {
+				env.Setenv("GUEST_KERNEL", k[0])
+				env.Setenv("GUEST_MODULES", k[1])
+			}
 			// Where -run leaves scripts out, package testscript leaves the directory of all behind.
 			t.Cleanup(func() { os.Remove(filepath.Dir(env.WorkDir)) })
 			if err := keep(kept, filepath.Join(state, "run")); err != nil {
@@ -202,6 +209,17 @@ func showFiles(dir string) error {
 		}
 	}
 	return os.Symlink("/etc", filepath.Join(dir, "link"))
+}
+
+// guestKernel is a kernel's file and its modules' directory, as .ci/guest-kernel has them;
+// nil without.
+func guestKernel() []string {
+	files, _ := filepath.Glob(filepath.Join(os.Getenv("CAISSON_GUEST_KERNEL"), "boot/vmlinuz-*"))
+	modules, _ := filepath.Glob(filepath.Join(os.Getenv("CAISSON_GUEST_KERNEL"), "lib/modules/*"))
+	if os.Getenv("CAISSON_GUEST_KERNEL") == "" || len(files) == 0 || len(modules) == 0 {
+		return nil
+	}
+	return []string{files[0], modules[0]}
 }
 
 func mkfifo(ts *testscript.TestScript, neg bool, args []string) {

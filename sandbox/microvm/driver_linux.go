@@ -28,11 +28,13 @@ type Box interface {
 	sandbox.EmptySweeper
 }
 
-// Options say how the driver works. All but Emulated are needed.
+// Options say how the driver works. All but Emulation and Emulated are needed.
 type Options struct {
 	Machine Machine
 	// Box is where QEMU runs.
 	Box Box
+	// Emulation is where it runs when it emulates; nil is Box.
+	Emulation Box
 	// Kernels is the directory of the kernels that were imported (package image/kernel).
 	Kernels string
 	// Emulated has QEMU emulate the processor.
@@ -66,7 +68,7 @@ func (d *Driver) Name() string {
 	return string(d.opts.Machine)
 }
 
-// Variant is the driver that emulates ("tcg"), or this one ("qemu").
+// Variant is the driver that emulates, "tcg".
 func (d *Driver) Variant(name string) sandbox.Driver {
 	switch {
 	case d.opts.Emulated:
@@ -74,9 +76,10 @@ func (d *Driver) Variant(name string) sandbox.Driver {
 	case name == emulated:
 		o := d.opts
 		o.Emulated = true
+		if o.Emulation != nil {
+			o.Box = o.Emulation
+		}
 		return New(o)
-	case name == "qemu":
-		return d
 	}
 	return nil
 }
