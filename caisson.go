@@ -114,7 +114,7 @@ func Open(ctx context.Context, o Options) (*Caisson, error) {
 	}
 	c.home.state, c.home.audit, c.home.max = c.state, c.audit, o.MaxSandboxes
 	c.session, err = session.New(session.Options{
-		Drivers: Drivers(), Policy: p, PolicyName: o.Policy, Journal: c.audit, State: session.DirState(c.state),
+		Drivers: DriversIn(o.State), Policy: p, PolicyName: o.Policy, Journal: c.audit, State: session.DirState(c.state),
 	})
 	if err != nil {
 		return nil, errors.Join(err, c.Close())

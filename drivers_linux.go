@@ -16,8 +16,12 @@ import (
 
 // Drivers are the levels of isolation that a program with this package has, by
 // name. Making them does nothing to the host.
-func Drivers() map[string]sandbox.Driver {
-	kernels := filepath.Join(store.Place(store.Options{}), kernel.Dir)
+func Drivers() map[string]sandbox.Driver { return DriversIn("") }
+
+// DriversIn are Drivers whose state directory is state, as in Options.State. Virtual
+// machines boot the kernels that lie there.
+func DriversIn(state string) map[string]sandbox.Driver {
+	kernels := filepath.Join(store.Place(store.Options{Dir: state}), kernel.Dir)
 	box := process.New(process.Options{KVM: true})
 	machine := func(m microvm.Machine) sandbox.Driver {
 		return microvm.New(microvm.Options{Machine: m, Box: box, Emulation: process.New(process.Options{}), Kernels: kernels})

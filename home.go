@@ -70,7 +70,7 @@ func (h *home) open(ctx context.Context) error {
 	h.undo = append(h.undo, db.Close)
 	n := cmp.Or(h.max, defaultMaxSandboxes)
 	boxes, err := persistent.OpenSandboxes(ctx, persistent.SandboxesOptions{
-		Drivers: Drivers(), Journal: h.audit, State: session.DirState(h.state), Registry: db, Private: true,
+		Drivers: DriversIn(h.state.Path()), Journal: h.audit, State: session.DirState(h.state), Registry: db, Private: true,
 		System: h.system, Policies: map[string]*policy.File{"": h.file},
 		Templates: map[string]persistent.Template{persistent.BaseTemplate: {Root: true}},
 		Profiles: map[string]persistent.Profile{"": {

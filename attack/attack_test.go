@@ -34,9 +34,9 @@ func TestMain(m *testing.M) {
 	}
 	if state := os.Getenv(again); state != "" {
 		os.Setenv("CAISSON_STATE", state)
-		drivers := caisson.Drivers
+		drivers := caisson.DriversIn
 		if os.Getenv(ownNetwork) != "" {
-			drivers = func() map[string]sandbox.Driver { return map[string]sandbox.Driver{"gvisor": nothing(nil)} }
+			drivers = func(string) map[string]sandbox.Driver { return map[string]sandbox.Driver{"gvisor": nothing(nil)} }
 		}
 		os.Exit(cli.Main(os.Args, drivers))
 	}

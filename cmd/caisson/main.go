@@ -16,5 +16,5 @@ func main() {
 	if code, done := weakroot.Enter(); done {
 		os.Exit(code)
 	}
-	os.Exit(cli.Main(os.Args, caisson.Drivers))
+	os.Exit(cli.Main(os.Args, caisson.DriversIn))
 }

@@ -35,12 +35,14 @@ const (
 )
 
 // Main runs one command line and returns the exit code. args[0] is the
-// program's name; drivers makes the levels, by name, when a command needs them.
-func Main(args []string, drivers func() map[string]sandbox.Driver) int {
+// program's name; drivers makes the levels, by name, when a command needs them, for the
+// state directory that it names.
+func Main(args []string, drivers func(state string) map[string]sandbox.Driver) int {
 	if code, inside := probed(args); inside {
 		return code
 	}
-	a := &app{in: os.Stdin, out: &printed{file: os.Stdout}, err: os.Stderr, drivers: sync.OnceValue(drivers)}
+	a := &app{in: os.Stdin, out: &printed{file: os.Stdout}, err: os.Stderr}
+	a.drivers = sync.OnceValue(func() map[string]sandbox.Driver { return drivers(a.state) })
 	return a.run(args[1:])
 }
 

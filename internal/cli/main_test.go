@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-func fake() map[string]sandbox.Driver {
+func fake(string) map[string]sandbox.Driver {
 	d := faketest.New()
 	if why := os.Getenv("CAISSON_FAKE_UNUSABLE"); why != "" {
 		d.Caps = func(c *sandbox.Capabilities) { c.Unusable, c.Remedy = why, "sysctl something" }

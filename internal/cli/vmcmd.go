@@ -19,8 +19,7 @@ func (a *app) vmCommand() *cobra.Command {
 		Use:   "vm",
 		Short: "Get, list and remove the kernels of virtual machines",
 		Long: `Get, list and remove the kernels that run --isolation microvm and vm boot. caisson
-ships none: it takes this host's, or a file. The newest import is used. Kernels lie in
-the usual state directory, or in CAISSON_STATE.`,
+ships none: it takes this host's, or a file. The newest import is used.`,
 		Example: `  caisson vm kernel import
   caisson vm kernel ls
   caisson run --isolation microvm --template data -- python3 plot.py`,
@@ -38,21 +37,22 @@ the usual state directory, or in CAISSON_STATE.`,
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	k.AddCommand(a.kernelImport(), a.kernelList(), a.kernelRemove())
+	a.inState(k.Commands()...)
 	cmd.AddCommand(k)
 	return cmd
 }
 
 // kernels are those that the levels boot. Only who imports one makes their directory.
-func kernels(makes bool) (*kernel.Store, error) {
+func (a *app) kernels(makes bool) (*kernel.Store, error) {
 	if makes {
-		dir, err := store.Open(store.Options{})
+		dir, err := store.Open(a.place())
 		if err != nil {
 			return nil, err
 		}
 		defer dir.Close()
 		return kernel.NewStore(filepath.Join(dir.Path(), kernel.Dir)), nil
 	}
-	return kernel.NewStore(filepath.Join(store.Place(store.Options{}), kernel.Dir)), nil
+	return kernel.NewStore(filepath.Join(store.Place(a.place()), kernel.Dir)), nil
 }
 
 func (a *app) kernelImport() *cobra.Command {
@@ -78,7 +78,7 @@ all that is needed and boots fastest.`,
 			if len(args) == 1 {
 				o.File = args[0]
 			}
-			s, err := kernels(true)
+			s, err := a.kernels(true)
 			if err != nil {
 				return err
 			}
@@ -95,7 +95,7 @@ all that is needed and boots fastest.`,
 		},
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	cmd.Flags().StringVar(&o.Modules, "modules", "", "directory of the kernel's modules; /lib/modules/VERSION when there is one")
+	cmd.Flags().StringVar(&o.Modules, "modules", "", "the kernel's modules are in `DIR` (/lib/modules/VERSION when there is one)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
@@ -109,7 +109,7 @@ func (a *app) kernelList() *cobra.Command {
   caisson vm kernel ls --json`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			s, err := kernels(false)
+			s, err := a.kernels(false)
 			if err != nil {
 				return err
 			}
@@ -145,7 +145,7 @@ func (a *app) kernelRemove() *cobra.Command {
 		Example: "  caisson vm kernel rm bc0706e39e2a",
 		Args:    one("a digest", "caisson vm kernel ls has them"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			s, err := kernels(false)
+			s, err := a.kernels(false)
 			if err != nil {
 				return err
 			}
