@@ -30,6 +30,9 @@ type Config struct {
 	Hostname string `json:"hostname"`
 	// Root is the serial of the block device with the root file system, an EROFS.
 	Root string `json:"root"`
+	// Copies is the serial of the block device with copies of what the host mounts, an
+	// EROFS with a file or directory for each; empty is none.
+	Copies string `json:"copies,omitempty"`
 	// Layer is how many bytes of changes the root takes in memory; 0 is none: it is
 	// read-only then.
 	Layer int64 `json:"layer,omitempty"`
@@ -48,9 +51,13 @@ type Config struct {
 	Network *Network `json:"network,omitempty"`
 }
 
-// Mount is a private directory in memory, or nothing over what is to be hidden.
+// Mount is a private directory in memory, a copy of something of the host's, or nothing
+// over what is to be hidden.
 type Mount struct {
 	Target string `json:"target"`
+	// Copy is the name of what is shown in Config.Copies, read-only, or with Size for
+	// changes over it.
+	Copy string `json:"copy,omitempty"`
 	// Hide covers the target with something empty that cannot be read; Dir says that
 	// it is a directory.
 	Hide bool `json:"hide,omitempty"`

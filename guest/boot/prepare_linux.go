@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	rootDir  = "/root" // where the sandbox's tree is put together
-	groupDir = "/cgroup/sandbox"
+	rootDir   = "/root" // where the sandbox's tree is put together
+	groupDir  = "/cgroup/sandbox"
+	copiesDir = "/copies"
 )
 
 // prepare makes all but what needs the sandbox's own namespaces.
@@ -46,7 +47,7 @@ func (c *Config) mountRoot() error {
 	if err != nil {
 		return err
 	}
-	for _, dir := range []string{rootDir, "/image", "/layer"} {
+	for _, dir := range []string{rootDir, "/image", "/layer", copiesDir} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
@@ -81,12 +82,19 @@ func block(serial string) (string, error) {
 
 // mountAll mounts what the sandbox has besides its root.
 func (c *Config) mountAll() error {
-	for _, m := range c.Mounts {
-		at, err := inside(m.Target, m.Dir || !m.Hide)
+	if c.Copies != "" {
+		if err := c.mountCopies(); err != nil {
+			return err
+		}
+	}
+	for i, m := range c.Mounts {
+		at, err := inside(m.Target, m.Dir || !m.Hide && m.Copy == "")
 		if err != nil {
 			return err
 		}
 		switch {
+		case m.Copy != "":
+			err = m.show(at, i)
 		case m.Hide && !m.Dir:
 			if err := os.WriteFile("/nothing", nil, 0); err != nil {
 				return err

@@ -166,6 +166,17 @@ func (d *Driver) boxSpec(ctx context.Context, s *sandbox.Spec) (_ *sandbox.Spec,
 		return nil, 0, nil, err
 	}
 	spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: s.Root.Image.EROFS, Name: "the image", Target: boxImage})
+	if len(s.Mounts) > 0 {
+		f, err := os.OpenFile(filepath.Join(s.StateDir, copiesSerial), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+		if err != nil {
+			return nil, 0, nil, unkept(err)
+		}
+		undo = append(undo, func() { f.Close() })
+		if err := writeCopies(ctx, s, f); err != nil {
+			return nil, 0, nil, err
+		}
+		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: f, Name: f.Name(), Target: boxCopies})
+	}
 	targets := make([]image.Target, len(spec.Mounts))
 	for i, m := range spec.Mounts {
 		targets[i] = image.Target{Path: m.Target, Dir: m.Dir}

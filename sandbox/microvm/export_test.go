@@ -9,9 +9,10 @@ var TryMachine = (*Driver).tryMachine
 
 // What tests look at.
 var (
-	Sum        = sum
-	NewConsole = newConsole
-	NewMonitor = newMonitor
+	Sum         = sum
+	WriteCopies = writeCopies
+	NewConsole  = newConsole
+	NewMonitor  = newMonitor
 )
 
 // Call is monitor.call, LastLines and Panicked are the console's, OOM says whether the

@@ -238,8 +238,10 @@ func TestRefusals(t *testing.T) {
 		kind   error
 		want   string
 	}{
-		"this host's files":  {func(s *sandbox.Spec) { s.Root = sandbox.Root{} }, sandbox.ErrUnsupported, "does not show this host's files"},
-		"a mount":            {func(s *sandbox.Spec) { s.Mounts = []sandbox.Mount{{Name: "a", Target: "/a"}} }, sandbox.ErrUnsupported, "shows no directory of this host"},
+		"this host's files": {func(s *sandbox.Spec) { s.Root = sandbox.Root{} }, sandbox.ErrUnsupported, "does not show this host's files"},
+		"a mount to write to": {func(s *sandbox.Spec) {
+			s.Mounts = []sandbox.Mount{{Name: "a", Target: "/a", Access: sandbox.ReadWrite}}
+		}, sandbox.ErrUnsupported, "gets copies of this host's files"},
 		"a list of programs": {func(s *sandbox.Spec) { s.Executables = &sandbox.Executables{} }, sandbox.ErrUnsupported, "what is executed"},
 		"a speed of disk": {func(s *sandbox.Spec) {
 			s.Limits.IO, s.Limits.Explicit = 1<<20, map[sandbox.LimitName]bool{sandbox.LimitIO: true}

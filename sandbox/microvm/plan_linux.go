@@ -5,6 +5,7 @@ package microvm
 import (
 	"fmt"
 	"path"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,8 +35,6 @@ func check(s *sandbox.Spec) error {
 		return refuse("start sandbox", "a virtual machine does not show this host's files", "take an image (--image) or a template (caisson template build host --from host, then --template host)")
 	case len(s.Root.Binds) > 0:
 		return refuse("mount "+s.Root.Binds[0].Name, "a virtual machine shows no directory of this host", "put it into a template")
-	case len(s.Mounts) > 0:
-		return refuse("mount "+s.Mounts[0].Name, "a virtual machine shows no directory of this host", "copy files in (caisson sandbox cp), or run on another level: --isolation gvisor")
 	case s.Network != nil && (s.Network.NIC == nil || s.Network.MTU > maxFrame-etherHeader):
 		return sandbox.Errorf(sandbox.ErrInvalid, "network", "it has no wire that a machine could take")
 	case s.Executables != nil:
@@ -44,6 +43,12 @@ func check(s *sandbox.Spec) error {
 		return sandbox.Errorf(sandbox.ErrInvalid, "start sandbox", "%q is no user's name", s.User.Name)
 	}
 	var targets []string
+	for _, m := range s.Mounts {
+		if m.Access == sandbox.ReadWrite {
+			return refuse("mount "+m.Name, "a virtual machine gets copies of this host's files, so nothing could be written to them", "mount it :ro or :cow, or run on another level: --isolation gvisor")
+		}
+		targets = append(targets, m.Target)
+	}
 	for _, sc := range s.Scratch {
 		targets = append(targets, sc.Target)
 	}
@@ -80,6 +85,9 @@ func config(s *sandbox.Spec, mark wire.Mark) *boot.Config {
 	if c.Hostname == "" {
 		c.Hostname = "sandbox"
 	}
+	if len(s.Mounts) > 0 {
+		c.Copies = copiesSerial
+	}
 	if s.Sudo {
 		c.Argv = append(c.Argv, "-sudo", "-programs", sandbox.ProgramDir)
 		c.Layer = s.RootSize
@@ -96,13 +104,20 @@ func config(s *sandbox.Spec, mark wire.Mark) *boot.Config {
 	if s.Limits.Processes > 0 {
 		c.Processes = int64(s.Limits.Processes) + agentTasks
 	}
-	scratch, _ := s.Shares()
+	scratch, cow := s.Shares()
 	for _, sc := range scratch {
 		m := boot.Mount{Target: sc.Target, Dir: true, Size: sc.Size, Inodes: sc.Inodes, Mode: 0o755, UID: u.UID, GID: u.GID, NoExec: sc.Memory}
 		if sc.Sticky {
 			m.Mode, m.UID, m.GID = 0o1777, 0, 0
 		}
 		c.Mounts = append(c.Mounts, m)
+	}
+	for i, m := range s.Mounts {
+		b := boot.Mount{Target: m.Target, Dir: m.Dir, Copy: strconv.Itoa(i)}
+		if m.Access == sandbox.CopyOnWrite {
+			b.Size = max(cow, 1<<20)
+		}
+		c.Mounts = append(c.Mounts, b)
 	}
 	for _, m := range s.Masks {
 		c.Mounts = append(c.Mounts, boot.Mount{Target: m.Target, Hide: true, Dir: m.Dir})

@@ -21,7 +21,11 @@ const (
 	boxImage   = "/run/root.erofs"
 	boxKernel  = "/run/vmlinux"
 	boxInitrd  = "/run/initrd"
+	boxCopies  = "/run/copies.erofs"
 )
+
+// copiesSerial tells the disk with copies of what is mounted.
+const copiesSerial = "copies"
 
 // The sockets, in the order in which QEMU opens them.
 const (
@@ -94,6 +98,9 @@ func (d *Driver) argv(program string, s *sandbox.Spec, memory int64) []string {
 		"-device", "virtio-blk-" + bus + ",drive=root,serial=root",
 		"-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-" + bus + ",rng=rng",
 		"-kernel", boxKernel, "-initrd", boxInitrd, "-append", d.commandLine(),
+	}
+	if len(s.Mounts) > 0 {
+		argv = append(argv, "-drive", "id=copies,if=none,format=raw,readonly=on,file="+boxCopies, "-device", "virtio-blk-"+bus+",drive=copies,serial="+copiesSerial)
 	}
 	if s.Network != nil {
 		argv = append(argv, "-netdev", "stream,id=net,server=off,addr.type=unix,addr.path="+filepath.Join(boxSockets, networkSocket),

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package boot
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+const hardened = syscall.MS_NOSUID | syscall.MS_NODEV
+
+// mountCopies mounts the copies of what the host mounts where no sandbox sees them.
+func (c *Config) mountCopies() error {
+	device, err := block(c.Copies)
+	if err != nil {
+		return err
+	}
+	return mount(device, copiesDir, "erofs", syscall.MS_RDONLY|hardened, "")
+}
+
+// show shows the copy of a mount, the n-th, at its target.
+func (m *Mount) show(at string, n int) error {
+	from := filepath.Join(copiesDir, filepath.Base(m.Copy))
+	if m.Size == 0 {
+		if err := mount(from, at, "", syscall.MS_BIND, ""); err != nil {
+			return err
+		}
+		return mount("", at, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY|hardened, "")
+	}
+	layer := fmt.Sprintf("/changes-%d", n)
+	if err := os.Mkdir(layer, 0o755); err != nil {
+		return err
+	}
+	if err := mount("changes", layer, "tmpfs", hardened, fmt.Sprintf("mode=0755,size=%d", m.Size)); err != nil {
+		return err
+	}
+	if m.Dir {
+		return m.layered(from, at, layer)
+	}
+	file := filepath.Join(layer, "file")
+	if err := duplicateFile(from, file); err != nil {
+		return err
+	}
+	return mount(file, at, "", syscall.MS_BIND, "")
+}
+
+// layered shows a directory with a layer over it that takes changes. The layer's top has the
+// owner and mode of what it lies over.
+func (m *Mount) layered(from, at, layer string) error {
+	upper, work := filepath.Join(layer, "upper"), filepath.Join(layer, "work")
+	var st syscall.Stat_t
+	if err := syscall.Stat(from, &st); err != nil {
+		return err
+	}
+	for _, dir := range []string{upper, work} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := os.Chown(upper, int(st.Uid), int(st.Gid)); err != nil {
+		return err
+	}
+	if err := os.Chmod(upper, os.FileMode(st.Mode&0o777)); err != nil {
+		return err
+	}
+	return mount("changes", at, "overlay", hardened, fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", from, upper, work))
+}
+
+// duplicateFile copies a file with its owner and mode.
+func duplicateFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	var st syscall.Stat_t
+	if err := syscall.Fstat(int(in.Fd()), &st); err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	if _, err := io.Copy(out, in); err != nil {
+		return err
+	}
+	if err := out.Chown(int(st.Uid), int(st.Gid)); err != nil {
+		return err
+	}
+	return out.Chmod(os.FileMode(st.Mode & 0o777))
+}
