@@ -150,18 +150,18 @@ func (d *Driver) boxSpec(ctx context.Context, s *sandbox.Spec) (_ *sandbox.Spec,
 	}
 	memory = machineMemory(&s.Limits, info.Size())
 	spec.Limits = monitorLimits(&s.Limits, memory)
-	mount := func(name, target string, access sandbox.Access, dir bool) error {
+	mount := func(name, target string, dir bool) error {
 		fd, err := unix.Open(name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return unkept(err)
 		}
 		f := os.NewFile(uintptr(fd), name)
 		undo = append(undo, func() { f.Close() })
-		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: f, Name: name, Target: target, Access: access, Dir: dir})
+		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: f, Name: name, Target: target, Dir: dir})
 		return nil
 	}
-	err = errors.Join(mount(socketDir(s.StateDir), boxSockets, sandbox.ReadWrite, true),
-		mount(k.Image(), boxKernel, sandbox.ReadOnly, false), mount(initrd, boxInitrd, sandbox.ReadOnly, false))
+	// A socket in a read-only mount can be connected to, and nothing be put beside it.
+	err = errors.Join(mount(socketDir(s.StateDir), boxSockets, true), mount(k.Image(), boxKernel, false), mount(initrd, boxInitrd, false))
 	if err != nil {
 		return nil, 0, nil, err
 	}
