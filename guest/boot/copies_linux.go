@@ -34,7 +34,7 @@ func (m *Mount) show(at string, n int) error {
 	if err := os.Mkdir(layer, 0o755); err != nil {
 		return err
 	}
-	if err := mount("changes", layer, "tmpfs", hardened, fmt.Sprintf("mode=0755,size=%d", m.Size)); err != nil {
+	if err := mount("changes", layer, "tmpfs", hardened, fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", m.Size, m.Inodes)); err != nil {
 		return err
 	}
 	if m.Dir {

@@ -180,8 +180,12 @@ func resolve(target string) (string, error) {
 func devices() error {
 	dev := rootDir + "/dev"
 	for _, dir := range []string{"/proc", "/sys", "/dev"} {
-		if _, err := inside(dir, true); err != nil {
+		at, err := inside(dir, true)
+		if err != nil {
 			return err
+		}
+		if at != rootDir+dir { // a link of the image's, which a mount would follow out of it
+			return fmt.Errorf("%s is no directory of the image", dir)
 		}
 	}
 	if err := mount("dev", dev, "tmpfs", syscall.MS_NOSUID|syscall.MS_NOEXEC, "mode=0755,size=64k"); err != nil {

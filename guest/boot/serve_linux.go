@@ -16,7 +16,8 @@ const configVariable = "CAISSON_BOOT"
 // serve starts the agent, says so, and waits until it has ended, reaping whatever is
 // given to it meanwhile.
 func (c *Config) serve(port *os.File) error {
-	b, err := json.Marshal(c)
+	// What is left to do. A variable has no room for more (MAX_ARG_STRLEN).
+	b, err := json.Marshal(&Config{Layer: c.Layer, Argv: c.Argv, Env: c.Env})
 	if err != nil {
 		return err
 	}

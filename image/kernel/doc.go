@@ -9,5 +9,5 @@
 // A kernel is kept as what every virtual machine monitor boots fastest, and Firecracker
 // alone: an ELF file without compression ([Extract]). A distribution's kernel has its
 // drivers as modules, so those that a guest needs are kept beside it, in the order in
-// which they are loaded ([Store.Import]). Both are read by root of the guest alone.
+// which they are loaded ([Store.Import]). Root of a guest alone sees them.
 package kernel

@@ -126,7 +126,7 @@ func check(image []byte) error {
 		return fmt.Errorf("%w: it is an object file", errNoKernel)
 	}
 	for _, p := range f.Progs {
-		if p.Type == elf.PT_LOAD && p.Off+p.Filesz > uint64(len(image)) {
+		if p.Type == elf.PT_LOAD && p.Filesz > uint64(len(image)) || p.Off > uint64(len(image))-p.Filesz {
 			return fmt.Errorf("%w: its file is cut off", errNoKernel)
 		}
 	}

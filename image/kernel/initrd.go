@@ -59,6 +59,9 @@ func (k *Kernel) Initrd(init io.ReadSeeker, dir string) (string, error) {
 		err = f.Chmod(0o644)
 	}
 	if err == nil {
+		err = f.Sync() // who finds it trusts it
+	}
+	if err == nil {
 		err = f.Close()
 	}
 	if err == nil {

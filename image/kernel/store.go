@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/caisson-run/caisson/sandbox"
@@ -136,7 +137,7 @@ func (s *Store) keep(k *Kernel, image, modules []byte) error {
 		return err
 	}
 	for name, b := range map[string][]byte{"vmlinux": image, "modules.cpio": modules, "kernel.json": append(told, '\n')} {
-		if err := os.WriteFile(filepath.Join(temp, name), b, 0o644); err != nil {
+		if err := writeSynced(filepath.Join(temp, name), b); err != nil {
 			return err
 		}
 	}
@@ -144,10 +145,24 @@ func (s *Store) keep(k *Kernel, image, modules []byte) error {
 		return err
 	}
 	k.dir = filepath.Join(s.dir, k.Digest)
-	if _, err := os.Stat(k.dir); err == nil { // it becomes the newest again
+	err = os.Rename(temp, k.dir)
+	if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, fs.ErrExist) { // it becomes the newest again
 		return os.Rename(filepath.Join(temp, "kernel.json"), filepath.Join(k.dir, "kernel.json"))
 	}
-	return os.Rename(temp, k.dir)
+	return err
+}
+
+// writeSynced writes a file that is whole after a power failure: who finds it trusts it.
+func writeSynced(name string, b []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.Write(b); err != nil {
+		return err
+	}
+	return f.Sync()
 }
 
 // List is what is kept, the newest import first.
@@ -166,7 +181,7 @@ func (s *Store) List() ([]*Kernel, error) {
 		if err == nil {
 			err = json.Unmarshal(b, k)
 		}
-		if err == nil && k.Digest == e.Name() {
+		if err == nil && k.Digest == e.Name() && len(k.Digest) == 2*sha256.Size {
 			all = append(all, k)
 		}
 	}
@@ -206,7 +221,7 @@ func (s *Store) Remove(digest string) error {
 
 // readBounded reads a regular file.
 func readBounded(name string, limit int64) ([]byte, error) {
-	f, err := os.Open(name)
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe does not make it wait
 	if err != nil {
 		return nil, err
 	}

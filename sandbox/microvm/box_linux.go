@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -19,8 +20,7 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// boxDir is the state directory of the monitor's box, socketDir that of its sockets.
-func boxDir(stateDir string) string    { return filepath.Join(stateDir, "box") }
+// socketDir is the directory of a machine's sockets. Its state directory is its box's, too.
 func socketDir(stateDir string) string { return filepath.Join(stateDir, "sockets") }
 
 // sharedDir is where what machines share is kept, beside the state directories.
@@ -58,20 +58,20 @@ func (d *Driver) startBox(ctx context.Context, s *sandbox.Spec) (*box, error) {
 	if err != nil {
 		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "there is no QEMU here", Hint: "apt-get install qemu-system-x86", Cause: err}
 	}
-	spec, memory, done, err := d.boxSpec(ctx, s)
+	plan, err := d.planBox(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	b := &box{ended: make(chan struct{}), stop: stop}
 	exec := &sandbox.Exec{
-		Argv: d.argv(program, s, memory), Dir: "/", Env: []string{"PATH=/usr/bin:/bin", "HOME=/tmp"}, Stdout: b, Stderr: b,
+		Argv: d.argv(program, s, plan.memory), Dir: "/", Env: []string{"PATH=/usr/bin:/bin", "HOME=/tmp"}, Stdout: b, Stderr: b,
 		SampleEvery: sampleEvery, Sample: b.sample,
 	}
 	go func() {
 		defer close(b.ended)
-		defer done()
-		res, err := d.opts.Box.Run(life, spec, exec)
+		defer plan.close()
+		res, err := d.opts.Box.Run(life, plan.spec, exec)
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.res, b.err = res, err
@@ -92,6 +92,23 @@ func (b *box) now() sandbox.Usage {
 	return b.usage
 }
 
+// reached is the limit that ended the box; empty when none did.
+func (b *box) reached() sandbox.LimitName {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.res == nil {
+		return ""
+	}
+	return b.res.Resource
+}
+
+// clean says whether QEMU ended by itself and without complaint: the guest has.
+func (b *box) clean() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err == nil && b.res != nil && b.res.ExitCode != nil && *b.res.ExitCode == 0
+}
+
 // why says how QEMU ended.
 func (b *box) why() string {
 	b.mu.Lock()
@@ -110,93 +127,122 @@ func (b *box) why() string {
 	return fmt.Sprintf("the machine monitor was ended by %s: %s", b.res.Signal, said)
 }
 
-// boxSpec is the sandbox of the monitor: this host's programs, the machine's kernel and
-// disk read-only, its sockets, and nothing else; and how many MiB the machine has.
-func (d *Driver) boxSpec(ctx context.Context, s *sandbox.Spec) (_ *sandbox.Spec, memory int64, done func(), err error) {
-	var undo []func()
-	done = func() {
-		for _, f := range undo {
-			f()
-		}
-	}
+// boxPlan is the sandbox of a monitor: this host's programs, the machine's kernel and disks
+// read-only, its sockets, and nothing else.
+type boxPlan struct {
+	spec   *sandbox.Spec
+	memory int64 // of the machine, in MiB
+	opened []io.Closer
+}
+
+// planBox opens what a monitor sees. The caller closes it when the monitor has ended.
+func (d *Driver) planBox(ctx context.Context, s *sandbox.Spec) (_ *boxPlan, err error) {
+	p := &boxPlan{spec: &sandbox.Spec{ID: s.ID, Hostname: "vm", User: sandbox.DefaultUser(), StateDir: s.StateDir}}
 	defer func() {
 		if err != nil {
-			done()
+			p.close()
 		}
 	}()
 	shared := sharedDir(s.StateDir)
-	for _, dir := range []string{shared, boxDir(s.StateDir)} {
-		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-			return nil, 0, nil, unkept(err)
-		}
+	if err := os.Mkdir(shared, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, unkept(err)
 	}
-	spec := &sandbox.Spec{ID: s.ID, Hostname: "vm", User: sandbox.DefaultUser(), StateDir: boxDir(s.StateDir)}
-	k, err := d.kernels.Newest()
-	if err != nil || k == nil {
-		return nil, 0, nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "there is no kernel for a guest", Hint: "caisson vm kernel import", Cause: err}
-	}
-	agent, err := guest.OpenAgent()
+	image, initrd, err := d.kernelFor(shared)
 	if err != nil {
-		return nil, 0, nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the guest agent is missing", Cause: err}
-	}
-	initrd, err := k.Initrd(agent, shared)
-	agent.Close()
-	if err != nil {
-		return nil, 0, nil, unkept(err)
+		return nil, err
 	}
 	info, err := os.Stat(initrd)
 	if err != nil {
-		return nil, 0, nil, unkept(err)
+		return nil, unkept(err)
 	}
-	memory = machineMemory(&s.Limits, info.Size())
-	spec.Limits = monitorLimits(&s.Limits, memory)
-	mount := func(name, target string, dir bool) error {
-		fd, err := unix.Open(name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return unkept(err)
-		}
-		f := os.NewFile(uintptr(fd), name)
-		undo = append(undo, func() { f.Close() })
-		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: f, Name: name, Target: target, Dir: dir})
+	p.memory = machineMemory(&s.Limits, info.Size())
+	p.spec.Limits = monitorLimits(&s.Limits, p.memory)
+	// A socket in a read-only mount can be connected to, and nothing be put beside it.
+	if err := errors.Join(p.show(socketDir(s.StateDir), boxSockets, true), p.show(image, boxKernel, false), p.show(initrd, boxInitrd, false)); err != nil {
+		return nil, err
+	}
+	p.spec.Mounts = append(p.spec.Mounts, sandbox.Mount{Source: s.Root.Image.EROFS, Name: "the image", Target: boxImage})
+	if err := p.copy(ctx, s); err != nil {
+		return nil, err
+	}
+	return p, p.root(ctx, shared)
+}
+
+func (p *boxPlan) close() {
+	for _, c := range p.opened {
+		c.Close()
+	}
+}
+
+// kernelFor is the newest kernel, and an initial RAM disk with our agent for it.
+func (d *Driver) kernelFor(shared string) (image, initrd string, err error) {
+	k, err := d.kernels.Newest()
+	if err != nil || k == nil {
+		return "", "", &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "there is no kernel for a guest", Hint: "caisson vm kernel import", Cause: err}
+	}
+	agent, err := guest.OpenAgent()
+	if err != nil {
+		return "", "", &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "the guest agent is missing", Cause: err}
+	}
+	defer agent.Close()
+	if initrd, err = k.Initrd(agent, shared); err != nil {
+		return "", "", unkept(err)
+	}
+	return k.Image(), initrd, nil
+}
+
+// show mounts something of ours, read-only.
+func (p *boxPlan) show(name, target string, dir bool) error {
+	fd, err := unix.Open(name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return unkept(err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	p.opened = append(p.opened, f)
+	p.spec.Mounts = append(p.spec.Mounts, sandbox.Mount{Source: f, Name: name, Target: target, Dir: dir})
+	return nil
+}
+
+// copy makes the disk with copies of what the machine mounts.
+func (p *boxPlan) copy(ctx context.Context, s *sandbox.Spec) error {
+	if len(s.Mounts) == 0 {
 		return nil
 	}
-	// A socket in a read-only mount can be connected to, and nothing be put beside it.
-	err = errors.Join(mount(socketDir(s.StateDir), boxSockets, true), mount(k.Image(), boxKernel, false), mount(initrd, boxInitrd, false))
+	f, err := os.OpenFile(filepath.Join(s.StateDir, copiesSerial), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		return nil, 0, nil, err
+		return unkept(err)
 	}
-	spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: s.Root.Image.EROFS, Name: "the image", Target: boxImage})
-	if len(s.Mounts) > 0 {
-		f, err := os.OpenFile(filepath.Join(s.StateDir, copiesSerial), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
-		if err != nil {
-			return nil, 0, nil, unkept(err)
-		}
-		undo = append(undo, func() { f.Close() })
-		if err := writeCopies(ctx, s, f); err != nil {
-			return nil, 0, nil, err
-		}
-		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: f, Name: f.Name(), Target: boxCopies})
-	}
-	targets := make([]image.Target, len(spec.Mounts))
-	for i, m := range spec.Mounts {
+	p.opened = append(p.opened, f)
+	p.spec.Mounts = append(p.spec.Mounts, sandbox.Mount{Source: f, Name: f.Name(), Target: boxCopies})
+	return writeCopies(ctx, s, f)
+}
+
+// root shows this host's programs, of which QEMU is one.
+func (p *boxPlan) root(ctx context.Context, shared string) error {
+	targets := make([]image.Target, len(p.spec.Mounts))
+	for i, m := range p.spec.Mounts {
 		targets[i] = image.Target{Path: m.Target, Dir: m.Dir}
 	}
-	root, err := image.Host(ctx, image.HostOptions{Cache: filepath.Join(shared, "cache"), User: spec.User, Targets: targets})
+	root, err := image.Host(ctx, image.HostOptions{Cache: filepath.Join(shared, "cache"), User: p.spec.User, Targets: targets})
 	if err != nil {
-		return nil, 0, nil, err
+		return err
 	}
-	undo = append(undo, func() { root.Close() })
-	spec.Root = root.Sandbox()
-	return spec, memory, done, nil
+	p.opened = append(p.opened, root)
+	p.spec.Root = root.Sandbox()
+	return nil
 }
 
 func unkept(err error) error {
 	return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "what a machine needs cannot be kept", Hint: "look whether the state directory is writable and has 100 MB free", Cause: err}
 }
 
+// monitorThreads is how many QEMU may have beside one for each processor: up to 64 read files
+// for the machine (util/thread-pool.c), and it aborts when it cannot have one.
+const monitorThreads = 128
+
 // monitorLimits are those of the box: of a machine of that many MiB and its monitor.
 func monitorLimits(l *sandbox.Limits, memory int64) sandbox.Limits {
 	return sandbox.Limits{
-		Memory: memory<<20 + monitorShare + translationBuffer<<20, CPUs: l.CPUs, Processes: 64, OpenFiles: 1024, Disk: 1 << 20, Inodes: 64, Tmp: 1 << 20,
+		Memory: memory<<20 + monitorShare + translationBuffer<<20, CPUs: l.CPUs, Processes: monitorThreads + processors(l), OpenFiles: 1024, Disk: 1 << 20, Inodes: 64, Tmp: 1 << 20,
 	}
 }

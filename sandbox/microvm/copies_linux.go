@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -33,12 +34,18 @@ type copies struct {
 	files    int
 	owner    uint32 // of the mount's source: the sandbox's user inside
 	mount    *sandbox.Mount
+	masked   map[string]bool // targets that are hidden
 }
 
 // writeCopies writes the copies of all mounts of s to f, which is empty. Links are copied as
-// links, whatever they lead to; sockets, pipes and devices are left out.
+// links, whatever they lead to; sockets, pipes and devices are left out. Of what is hidden,
+// and of what neither the source's owner has nor others may read, the contents stay here: the
+// disk is the guest's, and what breaks out of it sees all of it.
 func writeCopies(ctx context.Context, s *sandbox.Spec, f *os.File) error {
-	c := &copies{ctx: ctx, user: s.User, contents: fstree.NewContents(f)}
+	c := &copies{ctx: ctx, user: s.User, contents: fstree.NewContents(f), masked: map[string]bool{}}
+	for _, m := range s.Masks {
+		c.masked[m.Target] = true
+	}
 	root := fstree.NewDir()
 	for i := range s.Mounts {
 		c.mount = &s.Mounts[i]
@@ -71,18 +78,18 @@ func (c *copies) source() (*fstree.Node, error) {
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(c.mount.Source.Fd()), &st); err != nil {
-		return nil, c.unread(err)
+		return nil, c.unread(c.mount.Target, err)
 	}
 	c.owner = st.Uid
-	n, err := c.node(int(c.mount.Source.Fd()), 0)
+	n, err := c.node(int(c.mount.Source.Fd()), c.mount.Target, 0)
 	if err == nil && n == nil {
 		return nil, sandbox.Errorf(sandbox.ErrUnsupported, "mount "+c.mount.Name, "it is neither a file nor a directory")
 	}
 	return n, err
 }
 
-func (c *copies) unread(err error) error {
-	return &sandbox.Error{Op: "mount " + c.mount.Name, Kind: sandbox.ErrUnavailable, Problem: "it cannot be copied into the machine", Cause: err}
+func (c *copies) unread(at string, err error) error {
+	return &sandbox.Error{Op: "mount " + c.mount.Name + ", at " + sandbox.Quoted(at), Kind: sandbox.ErrUnavailable, Problem: "it cannot be copied into the machine", Cause: err}
 }
 
 func (c *copies) tooMuch(what string) error {
@@ -91,13 +98,13 @@ func (c *copies) tooMuch(what string) error {
 }
 
 // node copies the object behind a descriptor (O_PATH will do); nil is what is not copied.
-func (c *copies) node(fd, depth int) (*fstree.Node, error) {
+func (c *copies) node(fd int, at string, depth int) (*fstree.Node, error) {
 	if err := c.ctx.Err(); err != nil {
 		return nil, context.Cause(c.ctx)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, c.unread(err)
+		return nil, c.unread(at, err)
 	}
 	if c.files++; c.files > maxCopiedFiles {
 		return nil, c.tooMuch(strconv.Itoa(maxCopiedFiles) + " files")
@@ -109,17 +116,26 @@ func (c *copies) node(fd, depth int) (*fstree.Node, error) {
 	if st.Uid == c.owner {
 		n.UID, n.GID = uint32(c.user.UID), uint32(c.user.GID)
 	}
+	closed := c.masked[at] || st.Uid != c.owner && st.Mode&0o004 == 0
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
-		return n, c.file(n, fd)
+		n.Kind = fstree.File
+		if closed {
+			return n, c.empty(n)
+		}
+		return n, c.file(n, fd, at)
 	case unix.S_IFDIR:
-		return n, c.directory(n, fd, depth)
+		n.Kind, n.Children = fstree.Dir, map[string]*fstree.Node{}
+		if closed {
+			return n, nil
+		}
+		return n, c.directory(n, fd, at, depth)
 	case unix.S_IFLNK:
 		n.Kind = fstree.Link
 		b := make([]byte, fstree.MaxTarget+1)
 		size, err := unix.Readlinkat(fd, "", b)
 		if err != nil || size == 0 || size > fstree.MaxTarget {
-			return nil, c.unread(errors.Join(err, errors.New("a link in it leads nowhere")))
+			return nil, c.unread(at, errors.Join(err, errors.New("a link leads nowhere")))
 		}
 		n.Target = string(b[:size])
 		return n, nil
@@ -140,53 +156,92 @@ func open(fd, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(opened), name), nil
 }
 
-func (c *copies) file(n *fstree.Node, fd int) error {
-	f, err := open(fd, 0)
-	if err != nil {
-		return c.unread(err)
-	}
-	defer f.Close()
-	n.Kind = fstree.File
+// empty is a file without its contents.
+func (c *copies) empty(n *fstree.Node) (err error) {
 	if n.Offset, err = c.contents.Begin(); err != nil {
 		return unkept(err)
-	}
-	n.Size, err = io.Copy(c.contents, io.LimitReader(f, maxCopied-c.bytes+1))
-	if c.bytes += n.Size; c.bytes > maxCopied {
-		return c.tooMuch("1 GiB")
-	}
-	if err != nil {
-		return c.unread(err)
 	}
 	return nil
 }
 
-func (c *copies) directory(n *fstree.Node, fd, depth int) error {
-	f, err := open(fd, unix.O_DIRECTORY)
+// file copies a file. One that may not be read is empty, and not to be read inside either.
+func (c *copies) file(n *fstree.Node, fd int, at string) error {
+	if err := c.empty(n); err != nil {
+		return err
+	}
+	f, err := open(fd, 0)
+	if errors.Is(err, os.ErrPermission) {
+		n.Mode = 0
+		return nil
+	}
 	if err != nil {
-		return c.unread(err)
+		return c.unread(at, err)
 	}
 	defer f.Close()
-	names, err := f.Readdirnames(-1)
-	if err != nil {
-		return c.unread(err)
+	n.Size, err = io.Copy(c.contents, io.LimitReader(&until{c.ctx, f}, maxCopied-c.bytes+1))
+	if c.bytes += n.Size; c.bytes > maxCopied {
+		return c.tooMuch("1 GiB")
 	}
-	n.Kind, n.Children = fstree.Dir, map[string]*fstree.Node{}
-	for _, name := range names {
-		child, err := unix.Openat(int(f.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err == unix.ENOENT {
-			continue // it was removed meanwhile
-		}
-		if err != nil {
-			return c.unread(err)
-		}
-		made, err := c.node(child, depth+1)
-		unix.Close(child)
-		if err != nil {
-			return err
-		}
-		if made != nil {
-			n.Children[name] = made
-		}
+	if err != nil {
+		return c.unread(at, err)
 	}
 	return nil
+}
+
+// until reads until its context ends.
+type until struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (u *until) Read(b []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return 0, context.Cause(u.ctx)
+	}
+	return u.r.Read(b)
+}
+
+// directory copies what is in a directory. One that may not be listed is empty.
+func (c *copies) directory(n *fstree.Node, fd int, at string, depth int) error {
+	f, err := open(fd, unix.O_DIRECTORY)
+	if errors.Is(err, os.ErrPermission) {
+		n.Mode = 0
+		return nil
+	}
+	if err != nil {
+		return c.unread(at, err)
+	}
+	defer f.Close()
+	for {
+		names, err := f.Readdirnames(1024)
+		for _, name := range names {
+			if err := c.entry(n, int(f.Fd()), name, at, depth); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return c.unread(at, err)
+		}
+	}
+}
+
+// entry copies one name of a directory.
+func (c *copies) entry(n *fstree.Node, dir int, name, at string, depth int) error {
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err == unix.ENOENT {
+		return nil // it was removed meanwhile
+	}
+	at = path.Join(at, name)
+	if err != nil {
+		return c.unread(at, err)
+	}
+	defer unix.Close(fd)
+	made, err := c.node(fd, at, depth+1)
+	if made != nil {
+		n.Children[name] = made
+	}
+	return err
 }

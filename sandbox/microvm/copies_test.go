@@ -94,12 +94,73 @@ func TestCopies(t *testing.T) {
 			t.Errorf("a file is %+v", n)
 		}
 	}
-	if os.Geteuid() == 0 {
-		if err := os.Chown(filepath.Join(dir, "a"), 4242, 4242); err != nil {
+}
+
+// Nothing of what the guest may not see is on its disk: root inside reads the disk itself.
+func TestCopiesLeaveOut(t *testing.T) {
+	const canary = "KANARIENVOGEL"
+	dir := t.TempDir()
+	for _, name := range []string{"masked", "hidden/inner", "foreign", "closed/inner"} {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if root, err = copied(t, s); err != nil || root.Children["0"].Children["a"].UID != 65534 {
-			t.Errorf("another user's file is %+v, %v", root.Children["0"].Children["a"], err)
+		if err := os.WriteFile(file, []byte(canary), 0o640); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, whose caisson reads what others own")
+	}
+	for _, name := range []string{"foreign", "closed"} {
+		if err := errors.Join(os.Chown(filepath.Join(dir, name), 4242, 4242), os.Chmod(filepath.Join(dir, name), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &sandbox.Spec{User: sandbox.DefaultUser(), Mounts: []sandbox.Mount{source(t, dir, "/w", sandbox.ReadOnly)}, Masks: []sandbox.Mask{{Target: "/w/masked"}, {Target: "/w/hidden", Dir: true}}}
+	f, err := os.Create(filepath.Join(t.TempDir(), "copies"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := microvm.WriteCopies(t.Context(), s, f); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(f.Name())
+	if err != nil || strings.Contains(string(b), canary) {
+		t.Errorf("the disk holds what is not to be seen (%v)", err)
+	}
+	s.Masks = nil
+	if err := os.Chmod(filepath.Join(dir, "foreign"), 0o704); err != nil {
+		t.Fatal(err)
+	}
+	root, err := copied(t, s)
+	if err != nil || root.Children["0"].Children["foreign"].UID != 65534 || root.Children["0"].Children["foreign"].Size == 0 {
+		t.Errorf("another user's file that all may read is %+v, %v", root.Children["0"].Children["foreign"], err)
+	}
+}
+
+// A start that fails half way says so, and closes what it has opened.
+func TestStartFailsHalfWay(t *testing.T) {
+	d := newDriver(t, microvm.Micro)
+	files := func() int {
+		all, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	for first := true; ; first = false { // the first one opens what stays: the agent's program
+		s := newSpec(t, func(s *sandbox.Spec) { s.Mounts = []sandbox.Mount{source(t, "/dev/null", "/a", sandbox.ReadOnly)} })
+		before := files()
+		if _, err := d.Start(t.Context(), s); !errors.Is(err, sandbox.ErrUnsupported) || !strings.Contains(err.Error(), "neither a file nor a directory") {
+			t.Errorf("%v", err)
+		}
+		if after := files(); !first {
+			if after != before {
+				t.Errorf("%d files were open, and %d are", before, after)
+			}
+			return
 		}
 	}
 }

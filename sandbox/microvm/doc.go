@@ -8,8 +8,8 @@
 //	   └── virtio-serial, a socket ─────────────────────────────────────┴────────┘
 //
 // The machine monitor is itself in a sandbox of the process level, which the driver is
-// given ([Options.Box]): a user of its own without capabilities, no network, no file of
-// the host but its program, its machine's disk, kernel and sockets, and limits for the
+// given ([Options.Box]): no capabilities, no network, of the host its programs and
+// libraries, its machine's disks, kernel and sockets, all read-only, and limits for the
 // whole machine. Code that breaks out of the machine is in that box. It is also what ends
 // the machine with its owner.
 //

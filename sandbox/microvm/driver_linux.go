@@ -94,7 +94,7 @@ const noSurvival = "a virtual machine's monitor ends with its owner"
 
 // Sweep removes what the monitor's box has left.
 func (d *Driver) Sweep(ctx context.Context, id, stateDir string) error {
-	return d.opts.Box.Sweep(ctx, id, boxDir(stateDir))
+	return d.opts.Box.Sweep(ctx, id, stateDir)
 }
 
 // SweepEmpty removes control groups of boxes that are gone.

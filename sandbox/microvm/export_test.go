@@ -17,10 +17,7 @@ var (
 
 // Call is monitor.call, LastLines and Panicked are the console's, OOM says whether the
 // agent's word was heard.
-func (m *monitor) Call(ctx context.Context, command string) (string, error) {
-	b, err := m.call(ctx, command, nil)
-	return string(b), err
-}
-func (c *console) LastLines(n int) string { return c.lastLines(n) }
-func (c *console) Panicked() bool         { return c.panicked() }
-func (c *console) OOM() <-chan struct{}   { return c.oom }
+func (m *monitor) Call(ctx context.Context, command string) error { return m.call(ctx, command) }
+func (c *console) LastLines(n int) string                         { return c.lastLines(n) }
+func (c *console) Panicked() bool                                 { return c.panicked() }
+func (c *console) OOM() <-chan struct{}                           { return c.oom }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -29,8 +31,12 @@ type instance struct {
 
 	mu      sync.Mutex
 	limit   sandbox.LimitName
-	paused  bool
 	destroy sync.Mutex
+
+	pausing sync.Mutex // held while the processors are stopped or let go on
+	stands  bool       // they were told to stop, whether they have or not
+
+	heard chan struct{} // closed when the console's end was read
 }
 
 var (
@@ -47,11 +53,15 @@ func (i *instance) follow() {
 	for {
 		select {
 		case <-i.box.ended:
-			i.box.limitReached(i.reach)
+			<-i.heard
+			i.look()
+			if r := i.box.reached(); r != "" {
+				i.reach(r)
+			}
 			return
 		case <-oom:
 			oom = nil
-			i.reach(sandbox.LimitMemory)
+			i.look()
 			i.box.stop()
 		case <-tick.C:
 			if i.overtime() {
@@ -87,20 +97,13 @@ func (i *instance) reach(l sandbox.LimitName) {
 	}
 }
 
-// limitReached tells the limit that ended the box, if one did.
-func (b *box) limitReached(tell func(sandbox.LimitName)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.res != nil && b.res.Resource != "" {
-		tell(b.res.Resource)
+// look notes that the agent has told of the memory limit.
+func (i *instance) look() {
+	select {
+	case <-i.console.oom:
+		i.reach(sandbox.LimitMemory)
+	default:
 	}
-}
-
-// clean says whether QEMU ended by itself and without complaint: the guest has.
-func (b *box) clean() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.err == nil && b.res != nil && b.res.ExitCode != nil && *b.res.ExitCode == 0
 }
 
 func (i *instance) ID() string { return i.id }
@@ -129,7 +132,8 @@ const lastLook = 2 * time.Second
 // Usage is what the machine and its monitor use, as of the last sample. A caller that
 // asks after a program's end learns a limit that ended it by then.
 func (i *instance) Usage(ctx context.Context) (sandbox.Usage, error) {
-	if i.Limit() != "" {
+	i.awaitConsole(ctx)
+	if i.look(); i.Limit() != "" {
 		wait, cancel := context.WithTimeout(ctx, lastLook)
 		defer cancel()
 		select {
@@ -140,22 +144,49 @@ func (i *instance) Usage(ctx context.Context) (sandbox.Usage, error) {
 	return i.since(), nil
 }
 
+// consoleMoment is how long Usage waits for the console to be read.
+const consoleMoment = 200 * time.Millisecond
+
+// awaitConsole waits until what lies in the console's socket was read: the agent tells there
+// of the memory limit before it tells of the program that it has ended.
+func (i *instance) awaitConsole(ctx context.Context) {
+	raw, err := i.serial.SyscallConn()
+	if err != nil {
+		return
+	}
+	for until := time.Now().Add(consoleMoment); time.Now().Before(until) && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+		left := 0
+		if raw.Control(func(fd uintptr) { left, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }) != nil || err != nil || left == 0 {
+			return
+		}
+	}
+}
+
 // Pause stops the machine's processors.
-func (i *instance) Pause(ctx context.Context) error { return i.setPaused(ctx, true, "stop") }
+func (i *instance) Pause(ctx context.Context) error {
+	i.pausing.Lock()
+	defer i.pausing.Unlock()
+	i.stands = true
+	return i.command(ctx, "stop")
+}
 
 // Resume lets them go on.
-func (i *instance) Resume(ctx context.Context) error { return i.setPaused(ctx, false, "cont") }
-
-func (i *instance) setPaused(ctx context.Context, on bool, command string) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.paused == on {
+func (i *instance) Resume(ctx context.Context) error {
+	i.pausing.Lock()
+	defer i.pausing.Unlock()
+	if !i.stands {
 		return nil
 	}
-	if _, err := i.monitor.call(ctx, command, nil); err != nil {
+	err := i.command(ctx, "cont")
+	i.stands = err != nil
+	return err
+}
+
+// command is one of those that QEMU takes twice as well as once.
+func (i *instance) command(ctx context.Context, name string) error {
+	if err := i.monitor.call(ctx, name); err != nil {
 		return &sandbox.Error{Op: "sandbox " + i.id, Kind: sandbox.ErrUnavailable, Problem: "the machine monitor does not answer", Cause: err}
 	}
-	i.paused = on
 	return nil
 }
 

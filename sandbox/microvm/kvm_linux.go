@@ -21,10 +21,11 @@ import (
 // opens, and whose guests hang.
 const kvmTimeout = 2 * time.Second
 
-// verdict is what was seen of KVM on this host, once for a driver.
+// verdict is what was seen of KVM on this host. What may pass, a full disk say, is none.
 type verdict struct {
-	once        sync.Once
-	why, remedy string
+	mu    sync.Mutex
+	seen  bool
+	hangs bool
 }
 
 const emulates = "--isolation microvm:tcg emulates the processor, for tests"
@@ -39,12 +40,19 @@ func (d *Driver) kvmUnusable(ctx context.Context) (why, remedy string) {
 		return "this host has no /dev/kvm", "enable virtualisation in the firmware, or nested virtualisation in the cloud; " + emulates
 	}
 	f.Close()
-	d.kvm.once.Do(func() {
-		if err := d.tryMachine(context.WithoutCancel(ctx), "kvm", kvmTimeout); err != nil {
-			d.kvm.why, d.kvm.remedy = "the smallest machine does not run on this host's KVM: "+err.Error(), emulates
+	d.kvm.mu.Lock()
+	defer d.kvm.mu.Unlock()
+	if !d.kvm.seen {
+		err := d.tryMachine(context.WithoutCancel(ctx), "kvm", kvmTimeout)
+		d.kvm.hangs = errors.Is(err, errHangs)
+		if d.kvm.seen = err == nil || d.kvm.hangs; !d.kvm.seen {
+			return "the smallest machine does not run on this host's KVM: " + err.Error(), emulates
 		}
-	})
-	return d.kvm.why, d.kvm.remedy
+	}
+	if d.kvm.hangs {
+		return "the smallest machine hangs on this host's KVM", emulates
+	}
+	return "", ""
 }
 
 // exitPort is where QEMU's isa-debug-exit listens; a byte n written there ends it with

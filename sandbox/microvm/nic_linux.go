@@ -5,6 +5,7 @@ package microvm
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -41,11 +42,12 @@ type nic struct {
 // newNIC begins to carry.
 func newNIC(n *sandbox.Network, machine net.Conn) (*nic, error) {
 	fd, err := unix.FcntlInt(n.NIC.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err == nil {
-		err = unix.SetNonblock(fd, true) // so that close ends a read
-	}
 	if err != nil {
 		return nil, os.NewSyscallError("dup", err)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil { // so that close ends a read
+		unix.Close(fd)
+		return nil, os.NewSyscallError("fcntl", err)
 	}
 	w := &nic{router: os.NewFile(uintptr(fd), "nic"), machine: machine}
 	w.done.Go(w.fromMachine)
@@ -83,7 +85,7 @@ func (w *nic) fromMachine() {
 		if n <= etherHeader || binary.BigEndian.Uint16(frame[12:]) != etherIPv4 {
 			continue
 		}
-		if _, err := w.router.Write(frame[etherHeader:n]); err != nil {
+		if _, err := w.router.Write(frame[etherHeader:n]); err != nil && !errors.Is(err, unix.EMSGSIZE) {
 			return
 		}
 	}

@@ -79,7 +79,8 @@ func (d *Driver) argv(program string, s *sandbox.Spec, memory int64) []string {
 	if d.opts.Machine == Micro {
 		machine, bus, rom = "microvm,acpi=on,rtc=on,pit=on,pic=on,isa-serial=on,usb=off", "device", ""
 	}
-	accel, cpu := "kvm", "host"
+	// No virtual machines in the machine: KVM's code for them would be part of the boundary.
+	accel, cpu := "kvm", "host,vmx=off,svm=off,pmu=off"
 	if d.opts.Emulated {
 		accel, cpu = fmt.Sprintf("tcg,tb-size=%d", translationBuffer), "max"
 	}
@@ -94,13 +95,14 @@ func (d *Driver) argv(program string, s *sandbox.Spec, memory int64) []string {
 		"-chardev", socket("agent", agentSocket), "-device", "virtio-serial-" + bus,
 		"-device", "virtserialport,chardev=agent,name=caisson.agent",
 		"-chardev", socket("console", consoleSocket), "-serial", "chardev:console",
-		"-drive", "id=root,if=none,format=raw,readonly=on,file=" + boxImage,
+		// Without locks: a monitor in hostile hands could hold one that keeps others out.
+		"-drive", "id=root,if=none,format=raw,readonly=on,file.locking=off,file=" + boxImage,
 		"-device", "virtio-blk-" + bus + ",drive=root,serial=root",
 		"-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-" + bus + ",rng=rng",
 		"-kernel", boxKernel, "-initrd", boxInitrd, "-append", d.commandLine(),
 	}
 	if len(s.Mounts) > 0 {
-		argv = append(argv, "-drive", "id=copies,if=none,format=raw,readonly=on,file="+boxCopies, "-device", "virtio-blk-"+bus+",drive=copies,serial="+copiesSerial)
+		argv = append(argv, "-drive", "id=copies,if=none,format=raw,readonly=on,file.locking=off,file="+boxCopies, "-device", "virtio-blk-"+bus+",drive=copies,serial="+copiesSerial)
 	}
 	if s.Network != nil {
 		argv = append(argv, "-netdev", "stream,id=net,server=off,addr.type=unix,addr.path="+filepath.Join(boxSockets, networkSocket),

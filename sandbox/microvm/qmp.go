@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"time"
 )
 
@@ -18,18 +17,16 @@ import (
 // the hands of code that broke out of its machine: what it says is bounded, and believed
 // in nothing that protects the host.
 type monitor struct {
-	conn net.Conn
-
-	mu      sync.Mutex // one command at a time
-	answers chan qmpAnswer
-	events  chan string // names; those that are not read in time are dropped
+	conn    net.Conn
+	turn    chan struct{}  // one command at a time
+	answers chan qmpAnswer // of a few commands that were given up, too
+	last    int            // the number of the last command; of who has the turn
 }
 
 type qmpAnswer struct {
-	Return json.RawMessage `json:"return"`
-	Error  *struct {
-		Class string `json:"class"`
-		Desc  string `json:"desc"`
+	ID    int `json:"id"`
+	Error *struct {
+		Desc string `json:"desc"`
 	} `json:"error"`
 	Event string          `json:"event"`
 	QMP   json.RawMessage `json:"QMP"`
@@ -37,20 +34,18 @@ type qmpAnswer struct {
 
 const (
 	maxQMPLine = 1 << 20
+	maxAnswers = 16
 	qmpTimeout = 30 * time.Second
 )
 
 // newMonitor greets QEMU. The caller closes conn, which ends the monitor.
 func newMonitor(ctx context.Context, conn net.Conn) (*monitor, error) {
-	m := &monitor{conn: conn, answers: make(chan qmpAnswer, 1), events: make(chan string, 16)}
+	m := &monitor{conn: conn, turn: make(chan struct{}, 1), answers: make(chan qmpAnswer, maxAnswers)}
 	go m.read()
-	if _, err := m.call(ctx, "qmp_capabilities", nil); err != nil {
-		return nil, err
-	}
-	return m, nil
+	return m, m.call(ctx, "qmp_capabilities")
 }
 
-// read hands out answers and events until the connection ends.
+// read hands out answers until the connection ends. Nothing waits for events.
 func (m *monitor) read() {
 	defer close(m.answers)
 	lines := bufio.NewScanner(m.conn)
@@ -60,57 +55,55 @@ func (m *monitor) read() {
 		if json.Unmarshal(lines.Bytes(), &a) != nil {
 			return
 		}
-		switch {
-		case a.QMP != nil: // the greeting
-		case a.Event != "":
-			select {
-			case m.events <- a.Event:
-			default:
-			}
+		if a.QMP != nil || a.Event != "" {
+			continue
+		}
+		select {
+		case m.answers <- a:
 		default:
-			select {
-			case m.answers <- a:
-			default:
-				return // more answers than questions
-			}
+			return // more answers than questions
 		}
 	}
 }
 
 var errMonitorGone = errors.New("the machine monitor has ended")
 
-// call runs one command and waits for its answer.
-func (m *monitor) call(ctx context.Context, command string, arguments map[string]any) (json.RawMessage, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// call runs one command and waits until it was done. When ctx ends first it may still be
+// done later.
+func (m *monitor) call(ctx context.Context, command string) error {
 	ctx, cancel := context.WithTimeout(ctx, qmpTimeout)
 	defer cancel()
-	q := map[string]any{"execute": command}
-	if arguments != nil {
-		q["arguments"] = arguments
+	select {
+	case m.turn <- struct{}{}:
+		defer func() { <-m.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("%s: %w", command, context.Cause(ctx))
 	}
-	b, err := json.Marshal(q)
+	m.last++
+	b, err := json.Marshal(map[string]any{"execute": command, "id": m.last})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := m.conn.SetWriteDeadline(time.Now().Add(qmpTimeout)); err != nil {
-		return nil, err
+		return err
 	}
 	if _, err := m.conn.Write(append(b, '\n')); err != nil {
-		return nil, fmt.Errorf("%s: %w", command, err)
+		return fmt.Errorf("%s: %w", command, err)
 	}
-	select {
-	case a, ok := <-m.answers:
-		switch {
-		case !ok:
-			return nil, fmt.Errorf("%s: %w", command, errMonitorGone)
-		case a.Error != nil:
-			return nil, fmt.Errorf("%s: QEMU says %q", command, a.Error.Desc)
+	for {
+		select {
+		case a, ok := <-m.answers:
+			switch {
+			case !ok:
+				return fmt.Errorf("%s: %w", command, errMonitorGone)
+			case a.ID != m.last: // of a command that was given up
+			case a.Error != nil:
+				return fmt.Errorf("%s: QEMU says %q", command, a.Error.Desc)
+			default:
+				return nil
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", command, context.Cause(ctx))
 		}
-		return a.Return, nil
-	case <-ctx.Done():
-		// An answer that comes late would be the next question's.
-		m.conn.Close()
-		return nil, fmt.Errorf("%s: %w", command, context.Cause(ctx))
 	}
 }

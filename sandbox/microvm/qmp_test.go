@@ -22,17 +22,15 @@ const greeting = `{"QMP": {"version": {"qemu": {"major": 7}}, "capabilities": []
 // code that broke out of its machine.
 func TestMonitor(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	for name, tt := range map[string]struct {
-		first, then string // what it says to qmp_capabilities, and to the next command
-		want, fails string
-	}{
-		"as it should":   {`{"return": {}}`, `{"event": "STOP"}` + "\n" + `{"return": {"status": "running"}}`, `{"status": "running"}`, ""},
-		"an error":       {`{"return": {}}`, `{"error": {"class": "GenericError", "desc": "no\u001b[2J"}}`, "", `query-status: QEMU says "no\x1b[2J"`},
-		"nonsense":       {`{"return": {}}`, `]`, "", "has ended"},
-		"too long":       {`{"return": {}}`, strings.Repeat("x", 2<<20), "", "has ended"},
-		"two answers":    {`{"return": {}}` + "\n" + `{"return": {}}` + "\n" + `{"return": {}}` + "\n" + `{"return": {}}`, "", "", ""},
-		"not at all":     {"", "", "", "has ended"},
-		"without a word": {`{"return": {}}`, "", "", "has ended"},
+	for name, tt := range map[string]struct{ first, then, fails string }{ // what it says to qmp_capabilities, and to the next command
+		"as it should":    {`{"return": {}, "id": 1}`, `{"event": "STOP"}` + "\n" + `{"return": {"status": "running"}, "id": 2}`, ""},
+		"an error":        {`{"return": {}, "id": 1}`, `{"error": {"class": "GenericError", "desc": "no\u001b[2J"}, "id": 2}`, `stop: QEMU says "no\x1b[2J"`},
+		"nonsense":        {`{"return": {}, "id": 1}`, `]`, "has ended"},
+		"too long":        {`{"return": {}, "id": 1}`, strings.Repeat("x", 2<<20), "has ended"},
+		"an older answer": {`{"return": {}, "id": 1}`, `{"error": {"desc": "late"}, "id": 1}` + "\n" + `{"return": {}, "id": 2}`, ""},
+		"a flood":         {`{"return": {}, "id": 1}`, strings.Repeat("{}\n", 10_000), "has ended"},
+		"not at all":      {"", "", "has ended"},
+		"without a word":  {`{"return": {}, "id": 1}`, "", "has ended"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ours, theirs := net.Pipe()
@@ -52,15 +50,11 @@ func TestMonitor(t *testing.T) {
 				lines.Scan()
 			}()
 			m, err := microvm.NewMonitor(t.Context(), ours)
-			got := ""
 			if err == nil {
-				got, err = m.Call(t.Context(), "query-status")
+				err = m.Call(t.Context(), "stop")
 			}
-			if name == "two answers" { // an answer without a question ends it, now or later
-				return
-			}
-			if got != tt.want || (err == nil) != (tt.fails == "") || err != nil && !strings.Contains(err.Error(), tt.fails) {
-				t.Errorf("%q, %v, want %q, %q", got, err, tt.want, tt.fails)
+			if (err == nil) != (tt.fails == "") || err != nil && !strings.Contains(err.Error(), tt.fails) {
+				t.Errorf("%v, want %q", err, tt.fails)
 			}
 		})
 	}
@@ -81,4 +75,5 @@ func TestMonitorIsSilent(t *testing.T) {
 	if _, err := microvm.NewMonitor(ctx, ours); err == nil {
 		t.Error("it was not given up")
 	}
+	ours.Close()
 }

@@ -20,7 +20,7 @@ import (
 
 // bootTimeout is how long a machine may take until its agent begins: an emulated
 // processor on a busy host was seen to take 20 seconds.
-var bootTimeout = 3 * time.Minute
+const bootTimeout = 3 * time.Minute
 
 // Start boots a machine and returns when its agent begins.
 func (d *Driver) Start(ctx context.Context, s *sandbox.Spec) (_ sandbox.Instance, err error) {
@@ -156,7 +156,11 @@ func (i *instance) connect(ctx context.Context, s *sockets) error {
 		conns = append(conns, c)
 	}
 	i.stream, i.serial, i.control = conns[1], conns[2], conns[0]
-	go func() { _, _ = io.Copy(i.console, i.serial) }()
+	i.heard = make(chan struct{})
+	go func() {
+		defer close(i.heard)
+		_, _ = io.Copy(i.console, i.serial)
+	}()
 	var err error
 	i.monitor, err = newMonitor(ctx, i.control)
 	return err
@@ -192,6 +196,9 @@ func (i *instance) configure(ctx context.Context, c *boot.Config) error {
 	}
 	if a.Error != "" {
 		return errors.New("the guest says: " + sandbox.Quoted(a.Error))
+	}
+	if !stop() {
+		return context.Cause(ctx)
 	}
 	return nil
 }

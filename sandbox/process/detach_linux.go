@@ -119,6 +119,9 @@ func detach(s *source) (*os.File, error) {
 // on the host.
 func restrict(f *os.File, s *source) error {
 	attr := unix.MountAttr{Attr_set: s.attr, Propagation: unix.MS_PRIVATE}
+	if s.attr == deviceAttributes { // the node that root makes lies where no device may work
+		attr.Attr_clr = unix.MOUNT_ATTR_NODEV
+	}
 	if err := unix.MountSetattr(int(f.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
 		f.Close()
 		return &sandbox.Error{Op: "mount " + s.mount.Name, Kind: sandbox.ErrUnavailable, Problem: "the kernel does not let it be restricted", Cause: err,
