@@ -29,7 +29,7 @@ func TestHTTPBin(t *testing.T) {
 	}
 	library := strings.TrimSpace(string(at))
 	host := imagetest.Registry(t)
-	imagetest.New(t, imagetest.Config{}, imagetest.Programs(t, "bash", "sh", "/usr/bin/python3"), imagetest.Tree(t, library, library[1:], 1<<30),
+	imagetest.New(t, imagetest.Config{}, imagetest.Programs(t, "bash", "sh", "sleep", "/usr/bin/python3"), imagetest.Tree(t, library, library[1:], 1<<30),
 		imagetest.Layer(t, "tmp/", "etc/", "usr/local/", "usr/local/lib/")).Push(host + "/acme/python:1")
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS("../../examples/httpbin")); err != nil {

@@ -196,19 +196,23 @@ func (e *execution) interrupt(status, reason string) {
 		return
 	}
 	go func() {
-		if e.ask(e.timeouts.insist) {
+		if e.ask(e.timeouts.insist, e.timeouts.insist) {
 			return
 		}
 		// It may wait for its listener, who reads nothing.
 		e.cell.sink.Abort()
-		if !e.ask(e.timeouts.kill) {
+		if !e.ask(e.timeouts.kill, againEvery) {
 			e.kernel.kill(reason + ", and it did not honour the interrupt")
 		}
 	}()
 }
 
-// ask interrupts, and says whether the cell ended within d.
-func (e *execution) ask(d time.Duration) bool {
+// againEvery is how often an interrupt is sent that was not honoured at once: Bash drops one
+// that comes while it starts a program.
+const againEvery = 200 * time.Millisecond
+
+// ask interrupts, again and again, and says whether the cell ended within d.
+func (e *execution) ask(d, again time.Duration) bool {
 	select {
 	case <-e.cell.done:
 		return true
@@ -220,10 +224,10 @@ func (e *execution) ask(d time.Duration) bool {
 	defer late.Stop()
 	soon := time.NewTicker(lookEvery)
 	defer soon.Stop()
-	for sent := false; ; {
-		if !sent && e.kernel.talk.begun(e.cell.id) {
+	for sent := (time.Time{}); ; {
+		if time.Since(sent) >= again && e.kernel.talk.begun(e.cell.id) {
 			e.kernel.interrupt(e.cell)
-			sent = true
+			sent = time.Now()
 		}
 		select {
 		case <-e.cell.done:
