@@ -200,15 +200,15 @@ func TestMounts(t *testing.T) {
 		}
 		s.Masks = []sandbox.Mask{{Target: "/ro/d", Dir: true}}
 	}))
-	for script, want := range map[string]string{
-		"cat /ro/a /cow/inner /etc/one /home/user/two": "text\ndeep\ntext\ntext\n",
-		"cat /ro/outer 2>&1 | head -c 4":               "cat:",
-		"(echo x > /ro/a) 2>/dev/null || echo closed; (echo x > /ro/new) 2>/dev/null || echo closed; (echo x > /etc/one) 2>/dev/null || echo closed": "closed\nclosed\nclosed\n",
-		"echo x > /cow/a && cat /cow/a && echo y > /cow/new && cat /cow/new && echo z > /home/user/two && cat /home/user/two":                        "x\ny\nz\n",
-		"ls /ro/d 2>/dev/null; ls /copies 2>/dev/null; echo $?":                                                                                      "2\n",
+	for _, tt := range []struct{ script, want string }{
+		{"cat /ro/a /cow/inner /etc/one /home/user/two", "text\ndeep\ntext\ntext\n"},
+		{"cat /ro/outer 2>&1 | head -c 4", "cat:"},
+		{"(echo x > /ro/a) 2>/dev/null || echo closed; (echo x > /ro/new) 2>/dev/null || echo closed; (echo x > /etc/one) 2>/dev/null || echo closed", "closed\nclosed\nclosed\n"},
+		{"echo x > /cow/a && cat /cow/a && echo y > /cow/new && cat /cow/new && echo z > /home/user/two && cat /home/user/two", "x\ny\nz\n"},
+		{"ls /ro/d 2>/dev/null; ls /copies 2>/dev/null; echo $?", "2\n"},
 	} {
-		if got := m.sh(script); got != want {
-			t.Errorf("%s: %q, want %q", script, got, want)
+		if got := m.sh(tt.script); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.script, got, tt.want)
 		}
 	}
 	if b, err := os.ReadFile(filepath.Join(dir, "a")); err != nil || string(b) != "text\n" {
