@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
+
+	"github.com/caisson-run/caisson/guest/agent"
 )
 
 // configVariable hands the Config to the process that becomes the agent.
@@ -50,10 +53,25 @@ func (c *Config) serve(port *os.File) error {
 			continue
 		}
 		if err != nil || ended == pid {
+			tellOfMemory()
 			if ws.Exited() && ws.ExitStatus() == 0 {
 				return nil
 			}
 			return fmt.Errorf("the agent ended: %#x, %v", ws, err)
+		}
+	}
+}
+
+// tellOfMemory says what the agent would have: the memory limit may have killed the agent
+// itself, as scratch is memory and belongs to no process.
+func tellOfMemory() {
+	b, err := os.ReadFile(filepath.Join(groupDir, "memory.events"))
+	if err != nil {
+		return
+	}
+	for line := range strings.Lines(string(b)) {
+		if n, ok := strings.CutPrefix(line, "oom_kill "); ok && strings.TrimSpace(n) != "0" {
+			fmt.Fprintln(os.Stderr, "\n"+agent.OOMLine)
 		}
 	}
 }

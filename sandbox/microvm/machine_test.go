@@ -203,12 +203,17 @@ func posture(t *testing.T, id string) {
 	}
 }
 
+// A program's own memory, and scratch, which is memory and of which the agent dies.
 func TestMemoryLimit(t *testing.T) {
-	m := start(t, newDriver(t, microvm.Micro), newSpec(t, nil))
-	_, err := m.client.Run(t.Context(), &sandbox.Exec{Argv: []string{"sh", "-c", "dd if=/dev/zero of=/dev/null bs=300M count=1"}, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"}, Stdout: &bytes.Buffer{}})
-	<-m.instance.Ended()
-	if got := m.instance.Limit(); got != sandbox.LimitMemory {
-		t.Errorf("it ended by %q, %v", got, err)
+	for name, script := range map[string]string{"program": "dd if=/dev/zero of=/dev/null bs=300M count=1", "scratch": "dd if=/dev/zero of=/home/user/big bs=1M count=160"} {
+		t.Run(name, func(t *testing.T) {
+			m := start(t, newDriver(t, microvm.Micro), newSpec(t, nil))
+			_, err := m.client.Run(t.Context(), &sandbox.Exec{Argv: []string{"sh", "-c", script}, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"}, Stdout: &bytes.Buffer{}})
+			<-m.instance.Ended()
+			if got := m.instance.Limit(); got != sandbox.LimitMemory {
+				t.Errorf("it ended by %q, %v", got, err)
+			}
+		})
 	}
 }
 
