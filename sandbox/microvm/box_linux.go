@@ -35,13 +35,13 @@ type box struct {
 	usage sandbox.Usage
 	res   *sandbox.Result
 	err   error
-	said  bytes.Buffer // what QEMU wrote, cut
+	said  bytes.Buffer // what the monitor wrote, cut
 }
 
-// maxSaid is how much of QEMU's own words is kept.
+// maxSaid is how much of the monitor's own words is kept.
 const maxSaid = 4 << 10
 
-// Write implements io.Writer for QEMU's stdout and stderr.
+// Write implements io.Writer for the monitor's stdout and stderr.
 func (b *box) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -52,11 +52,11 @@ func (b *box) Write(p []byte) (int, error) {
 // sampleEvery is how often the box is measured.
 const sampleEvery = 100 * time.Millisecond
 
-// startBox starts QEMU. It is the caller's to stop.
-func (d *Driver) startBox(ctx context.Context, s *sandbox.Spec) (*box, error) {
-	program, err := findQEMU()
-	if err != nil {
-		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "there is no QEMU here", Hint: "apt-get install qemu-system-x86", Cause: err}
+// startBox starts a monitor. It is the caller's to stop.
+func (d *Driver) startBox(ctx context.Context, s *sandbox.Spec, m monitor) (*box, error) {
+	program, why, remedy := d.vmm.program()
+	if why != "" {
+		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: why, Hint: remedy}
 	}
 	plan, err := d.planBox(ctx, s)
 	if err != nil {
@@ -65,7 +65,7 @@ func (d *Driver) startBox(ctx context.Context, s *sandbox.Spec) (*box, error) {
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	b := &box{ended: make(chan struct{}), stop: stop}
 	exec := &sandbox.Exec{
-		Argv: d.argv(program, s, plan.memory), Dir: "/", Env: []string{"PATH=/usr/bin:/bin", "HOME=/tmp"}, Stdout: b, Stderr: b,
+		Argv: m.argv(program, plan.machine), Dir: "/", Env: []string{"PATH=/usr/bin:/bin", "HOME=/tmp"}, Stdout: b, Stderr: b,
 		SampleEvery: sampleEvery, Sample: b.sample,
 	}
 	go func() {
@@ -102,14 +102,14 @@ func (b *box) reached() sandbox.LimitName {
 	return b.res.Resource
 }
 
-// clean says whether QEMU ended by itself and without complaint: the guest has.
+// clean says whether the monitor ended by itself and without complaint: the guest has.
 func (b *box) clean() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.err == nil && b.res != nil && b.res.ExitCode != nil && *b.res.ExitCode == 0
 }
 
-// why says how QEMU ended.
+// why says how it ended.
 func (b *box) why() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -130,9 +130,9 @@ func (b *box) why() string {
 // boxPlan is the sandbox of a monitor: this host's programs, the machine's kernel and disks
 // read-only, its sockets, and nothing else.
 type boxPlan struct {
-	spec   *sandbox.Spec
-	memory int64 // of the machine, in MiB
-	opened []io.Closer
+	spec    *sandbox.Spec
+	machine *machine
+	opened  []io.Closer
 }
 
 // planBox opens what a monitor sees. The caller closes it when the monitor has ended.
@@ -155,8 +155,8 @@ func (d *Driver) planBox(ctx context.Context, s *sandbox.Spec) (_ *boxPlan, err 
 	if err != nil {
 		return nil, unkept(err)
 	}
-	p.memory = machineMemory(&s.Limits, info.Size())
-	p.spec.Limits = monitorLimits(&s.Limits, p.memory)
+	p.machine = newMachine(s, info.Size())
+	p.spec.Limits = monitorLimits(&s.Limits, p.machine.memory)
 	// A socket in a read-only mount can be connected to, and nothing be put beside it.
 	if err := errors.Join(p.show(socketDir(s.StateDir), boxSockets, true), p.show(image, boxKernel, false), p.show(initrd, boxInitrd, false)); err != nil {
 		return nil, err
@@ -217,7 +217,7 @@ func (p *boxPlan) copy(ctx context.Context, s *sandbox.Spec) error {
 	return writeCopies(ctx, s, f)
 }
 
-// root shows this host's programs, of which QEMU is one.
+// root shows this host's programs, of which the monitor is one.
 func (p *boxPlan) root(ctx context.Context, shared string) error {
 	targets := make([]image.Target, len(p.spec.Mounts))
 	for i, m := range p.spec.Mounts {
@@ -235,6 +235,9 @@ func (p *boxPlan) root(ctx context.Context, shared string) error {
 func unkept(err error) error {
 	return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "what a machine needs cannot be kept", Hint: "look whether the state directory is writable and has 100 MB free", Cause: err}
 }
+
+// monitorShare is a monitor's own memory, beside the machine's, in bytes.
+const monitorShare = 128 << 20
 
 // monitorThreads is how many QEMU may have beside one for each processor: up to 64 read files
 // for the machine (util/thread-pool.c), and it aborts when it cannot have one.

@@ -4,6 +4,8 @@ package microvm
 
 import (
 	"bytes"
+	"io"
+	"net"
 	"strings"
 	"sync"
 
@@ -20,9 +22,28 @@ type console struct {
 	tail []byte
 	oom  chan struct{} // closed when the agent has said that the memory limit has killed something
 	said bool
+
+	serial *net.UnixConn // where it is read from; nil where it is written here
+	heard  chan struct{} // closed when its end was read
 }
 
 func newConsole() *console { return &console{oom: make(chan struct{})} }
+
+// follow reads a machine's serial line to its end.
+func (c *console) follow(serial *net.UnixConn) {
+	c.serial, c.heard = serial, make(chan struct{})
+	go func() {
+		defer close(c.heard)
+		_, _ = io.Copy(c, serial)
+	}()
+}
+
+// wait returns when the end of what is followed was read.
+func (c *console) wait() {
+	if c.heard != nil {
+		<-c.heard
+	}
+}
 
 // Write implements io.Writer.
 func (c *console) Write(p []byte) (int, error) {

@@ -45,12 +45,13 @@ type Options struct {
 type Driver struct {
 	opts    Options
 	kernels *kernel.Store
+	vmm     vmm
 	kvm     verdict
 }
 
 // New makes the driver. It does nothing until it is used.
 func New(opts Options) *Driver {
-	return &Driver{opts: opts, kernels: kernel.NewStore(opts.Kernels)}
+	return &Driver{opts: opts, kernels: kernel.NewStore(opts.Kernels), vmm: &qemu{machine: opts.Machine, emulated: opts.Emulated}}
 }
 
 var (

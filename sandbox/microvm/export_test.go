@@ -12,12 +12,12 @@ var (
 	Sum         = sum
 	WriteCopies = writeCopies
 	NewConsole  = newConsole
-	NewMonitor  = newMonitor
+	NewQMP      = newQMP
 )
 
-// Call is monitor.call, LastLines and Panicked are the console's, OOM says whether the
+// Call is qmp.call, LastLines and Panicked are the console's, OOM says whether the
 // agent's word was heard.
-func (m *monitor) Call(ctx context.Context, command string) error { return m.call(ctx, command) }
-func (c *console) LastLines(n int) string                         { return c.lastLines(n) }
-func (c *console) Panicked() bool                                 { return c.panicked() }
-func (c *console) OOM() <-chan struct{}                           { return c.oom }
+func (m *qmp) Call(ctx context.Context, command string) error { return m.call(ctx, command) }
+func (c *console) LastLines(n int) string                     { return c.lastLines(n) }
+func (c *console) Panicked() bool                             { return c.panicked() }
+func (c *console) OOM() <-chan struct{}                       { return c.oom }

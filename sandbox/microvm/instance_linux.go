@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -19,12 +17,9 @@ type instance struct {
 	id      string
 	limits  sandbox.Limits
 	box     *box
-	monitor *monitor
+	monitor monitor
 	console *console
 	opener  *wire.Opener
-
-	stream, serial, control *net.UnixConn
-	nic                     *nic // nil without a network
 
 	base  sandbox.Usage // when the agent began
 	ended chan struct{}
@@ -35,8 +30,6 @@ type instance struct {
 
 	pausing sync.Mutex // held while the processors are stopped or let go on
 	stands  bool       // they were told to stop, whether they have or not
-
-	heard chan struct{} // closed when the console's end was read
 }
 
 var (
@@ -53,7 +46,7 @@ func (i *instance) follow() {
 	for {
 		select {
 		case <-i.box.ended:
-			<-i.heard
+			i.console.wait()
 			i.look()
 			if r := i.box.reached(); r != "" {
 				i.reach(r)
@@ -132,7 +125,7 @@ const lastLook = 2 * time.Second
 // Usage is what the machine and its monitor use, as of the last sample. A caller that
 // asks after a program's end learns a limit that ended it by then.
 func (i *instance) Usage(ctx context.Context) (sandbox.Usage, error) {
-	i.awaitConsole(ctx)
+	i.console.settle(ctx)
 	if i.look(); i.Limit() != "" {
 		wait, cancel := context.WithTimeout(ctx, lastLook)
 		defer cancel()
@@ -144,30 +137,12 @@ func (i *instance) Usage(ctx context.Context) (sandbox.Usage, error) {
 	return i.since(), nil
 }
 
-// consoleMoment is how long Usage waits for the console to be read.
-const consoleMoment = 200 * time.Millisecond
-
-// awaitConsole waits until what lies in the console's socket was read: the agent tells there
-// of the memory limit before it tells of the program that it has ended.
-func (i *instance) awaitConsole(ctx context.Context) {
-	raw, err := i.serial.SyscallConn()
-	if err != nil {
-		return
-	}
-	for until := time.Now().Add(consoleMoment); time.Now().Before(until) && ctx.Err() == nil; time.Sleep(time.Millisecond) {
-		left := 0
-		if raw.Control(func(fd uintptr) { left, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }) != nil || err != nil || left == 0 {
-			return
-		}
-	}
-}
-
 // Pause stops the machine's processors.
 func (i *instance) Pause(ctx context.Context) error {
 	i.pausing.Lock()
 	defer i.pausing.Unlock()
 	i.stands = true
-	return i.command(ctx, "stop")
+	return i.told(i.monitor.pause(ctx))
 }
 
 // Resume lets them go on.
@@ -177,14 +152,14 @@ func (i *instance) Resume(ctx context.Context) error {
 	if !i.stands {
 		return nil
 	}
-	err := i.command(ctx, "cont")
+	err := i.told(i.monitor.resume(ctx))
 	i.stands = err != nil
 	return err
 }
 
-// command is one of those that QEMU takes twice as well as once.
-func (i *instance) command(ctx context.Context, name string) error {
-	if err := i.monitor.call(ctx, name); err != nil {
+// told is what became of a command to the monitor.
+func (i *instance) told(err error) error {
+	if err != nil {
 		return &sandbox.Error{Op: "sandbox " + i.id, Kind: sandbox.ErrUnavailable, Problem: "the machine monitor does not answer", Cause: err}
 	}
 	return nil
@@ -196,17 +171,8 @@ func (i *instance) Destroy(context.Context) error {
 	defer i.destroy.Unlock()
 	i.box.stop()
 	<-i.ended
-	i.closeAll()
+	i.monitor.close()
 	i.box.mu.Lock()
 	defer i.box.mu.Unlock()
 	return i.box.err
-}
-
-func (i *instance) closeAll() {
-	i.nic.close()
-	for _, c := range []*net.UnixConn{i.stream, i.serial, i.control} {
-		if c != nil {
-			c.Close()
-		}
-	}
 }

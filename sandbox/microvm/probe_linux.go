@@ -17,7 +17,7 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 		NoSurvival: sandbox.Clause{Enforcement: sandbox.Off, Detail: noSurvival},
 		Network:    true, Wire: sandbox.WirePackets,
 	}
-	c.Engine = "QEMU"
+	c.Engine = d.vmm.name()
 	if d.opts.Emulated {
 		c.Engine += ", emulated"
 		c.Notes = append(c.Notes, "The processor is emulated (TCG): slow, and no hardware boundary.")
@@ -31,8 +31,8 @@ func (d *Driver) unusable(ctx context.Context) (why, remedy string) {
 	if runtime.GOARCH != "amd64" {
 		return "virtual machines were only tried on x86-64", "use another level"
 	}
-	if _, err := findQEMU(); err != nil {
-		return "there is no QEMU here", "install it: apt-get install qemu-system-x86, or name it in CAISSON_QEMU"
+	if _, why, remedy := d.vmm.program(); why != "" {
+		return why, remedy
 	}
 	box, err := d.opts.Box.Probe(ctx)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// monitor speaks QMP, QEMU's protocol for its owner
+// qmp speaks QMP, QEMU's protocol for its owner
 // (https://www.qemu.org/docs/master/interop/qmp-spec.html): lines of JSON. QEMU may be in
 // the hands of code that broke out of its machine: what it says is bounded, and believed
 // in nothing that protects the host.
-type monitor struct {
+type qmp struct {
 	conn    net.Conn
 	turn    chan struct{}  // one command at a time
 	answers chan qmpAnswer // of a few commands that were given up, too
@@ -38,15 +38,15 @@ const (
 	qmpTimeout = 30 * time.Second
 )
 
-// newMonitor greets QEMU. The caller closes conn, which ends the monitor.
-func newMonitor(ctx context.Context, conn net.Conn) (*monitor, error) {
-	m := &monitor{conn: conn, turn: make(chan struct{}, 1), answers: make(chan qmpAnswer, maxAnswers)}
+// newQMP greets QEMU. The caller closes conn, which ends it.
+func newQMP(ctx context.Context, conn net.Conn) (*qmp, error) {
+	m := &qmp{conn: conn, turn: make(chan struct{}, 1), answers: make(chan qmpAnswer, maxAnswers)}
 	go m.read()
 	return m, m.call(ctx, "qmp_capabilities")
 }
 
 // read hands out answers until the connection ends. Nothing waits for events.
-func (m *monitor) read() {
+func (m *qmp) read() {
 	defer close(m.answers)
 	lines := bufio.NewScanner(m.conn)
 	lines.Buffer(make([]byte, 0, 4<<10), maxQMPLine)
@@ -70,7 +70,7 @@ var errMonitorGone = errors.New("the machine monitor has ended")
 
 // call runs one command and waits until it was done. When ctx ends first it may still be
 // done later.
-func (m *monitor) call(ctx context.Context, command string) error {
+func (m *qmp) call(ctx context.Context, command string) error {
 	ctx, cancel := context.WithTimeout(ctx, qmpTimeout)
 	defer cancel()
 	select {

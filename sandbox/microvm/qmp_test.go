@@ -49,7 +49,7 @@ func TestMonitor(t *testing.T) {
 				}
 				lines.Scan()
 			}()
-			m, err := microvm.NewMonitor(t.Context(), ours)
+			m, err := microvm.NewQMP(t.Context(), ours)
 			if err == nil {
 				err = m.Call(t.Context(), "stop")
 			}
@@ -72,7 +72,7 @@ func TestMonitorIsSilent(t *testing.T) {
 	}()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := microvm.NewMonitor(ctx, ours); err == nil {
+	if _, err := microvm.NewQMP(ctx, ours); err == nil {
 		t.Error("it was not given up")
 	}
 	ours.Close()

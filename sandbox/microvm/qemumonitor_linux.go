@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package microvm
+
+import (
+	"context"
+	"net"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// qemuMonitor is one QEMU. It connects to sockets of caisson's: it can make none itself.
+type qemuMonitor struct {
+	*qemu
+	sockets *sockets
+	console *console
+	network *sandbox.Network // nil without one
+
+	stream, serial, control *net.UnixConn
+	qmp                     *qmp
+	nic                     *nic
+}
+
+// connect waits for QEMU at all of the sockets, and greets it.
+func (m *qemuMonitor) connect(ctx context.Context, gone <-chan struct{}) (err error) {
+	defer m.sockets.close()
+	for _, s := range []struct {
+		name string
+		conn **net.UnixConn
+	}{{monitorSocket, &m.control}, {agentSocket, &m.stream}, {consoleSocket, &m.serial}} {
+		if *s.conn, err = m.sockets.accept(ctx, s.name, gone); err != nil {
+			return err
+		}
+	}
+	m.console.follow(m.serial)
+	if m.qmp, err = newQMP(ctx, m.control); err != nil || m.network == nil {
+		return err
+	}
+	c, err := m.sockets.accept(ctx, networkSocket, gone)
+	if err != nil {
+		return err
+	}
+	if m.nic, err = newNIC(m.network, c); err != nil {
+		c.Close()
+	}
+	return err
+}
+
+func (m *qemuMonitor) channel() net.Conn { return m.stream }
+
+// pause and resume are commands that QEMU takes twice as well as once.
+func (m *qemuMonitor) pause(ctx context.Context) error  { return m.qmp.call(ctx, "stop") }
+func (m *qemuMonitor) resume(ctx context.Context) error { return m.qmp.call(ctx, "cont") }
+
+func (m *qemuMonitor) close() {
+	m.sockets.close()
+	m.nic.close()
+	for _, c := range []*net.UnixConn{m.stream, m.serial, m.control} {
+		if c != nil {
+			c.Close()
+		}
+	}
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package microvm
+
+import (
+	"context"
+	"math"
+	"net"
+	"runtime"
+
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// vmm is a kind of machine monitor: a program that runs a machine.
+type vmm interface {
+	// name is for people.
+	name() string
+	// program is its file on this host; without one, why says so and remedy how to get it.
+	program() (file, why, remedy string)
+	// prepare makes what a monitor for s will be spoken to by, in dir, which is new and
+	// empty and which it sees as boxSockets. What the machine's console says goes to c.
+	prepare(dir string, s *sandbox.Spec, c *console) (monitor, error)
+}
+
+// monitor is one of them, with its machine. It runs in a box of its own, whose end is its
+// end: close ends what caisson holds of it alone.
+type monitor interface {
+	// argv is its command line.
+	argv(program string, m *machine) []string
+	// connect returns when it can be spoken to and its machine boots; errMonitorGone when
+	// gone is closed before.
+	connect(ctx context.Context, gone <-chan struct{}) error
+	// channel is the stream to the machine's first process, once it is connected.
+	channel() net.Conn
+	// pause stops the machine's processors, resume lets them go on. Each may be asked for
+	// twice.
+	pause(ctx context.Context) error
+	resume(ctx context.Context) error
+	close()
+}
+
+// machine is what a monitor is to run.
+type machine struct {
+	id         string
+	memory     int64 // in MiB
+	processors int
+	disks      []disk
+	network    *sandbox.Network // nil is none
+}
+
+// disk is a block device of a machine.
+type disk struct {
+	serial string // which the guest knows it by
+	file   string // in the monitor's box
+}
+
+// Where things are in the monitor's box.
+const (
+	boxSockets = "/run/vm"
+	boxImage   = "/run/root.erofs"
+	boxKernel  = "/run/vmlinux"
+	boxInitrd  = "/run/initrd"
+	boxCopies  = "/run/copies.erofs"
+)
+
+// The serials of disks: the root, and the copies of what is mounted.
+const (
+	rootSerial   = "root"
+	copiesSerial = "copies"
+)
+
+// guestShare is the guest kernel's own share of a machine's memory, with the agent's, in
+// bytes, on top of what programs may use; the page tables grow with the memory.
+func guestShare(memory int64) int64 { return 80<<20 + memory/32 }
+
+// newMachine is the machine for s. Its initial RAM disk, of that many bytes, is in its
+// memory twice while it boots.
+func newMachine(s *sandbox.Spec, initrd int64) *machine {
+	m := &machine{
+		id: s.ID, processors: processors(&s.Limits), network: s.Network,
+		memory: (s.Limits.Memory + guestShare(s.Limits.Memory) + 2*initrd + 1<<20 - 1) >> 20,
+		disks:  []disk{{rootSerial, boxImage}},
+	}
+	if len(s.Mounts) > 0 {
+		m.disks = append(m.disks, disk{copiesSerial, boxCopies})
+	}
+	return m
+}
+
+// processors is how many a machine has.
+func processors(l *sandbox.Limits) int {
+	if l.CPUs <= 0 {
+		return runtime.NumCPU()
+	}
+	return max(1, min(int(math.Ceil(l.CPUs)), runtime.NumCPU()))
+}
