@@ -11,12 +11,19 @@
 // channel that the agent serves later: one line of JSON, a [Config], which is answered
 // with one line, an [Answer]. From there on the channel is the agent's.
 //
+// Another port stays this process's ([ControlPort]): there the host has the sandbox stand
+// still, and go on with another clock, other random numbers and another name.
+//
 // When the agent ends the machine ends. Code inside that becomes root (sudo) owns the
 // machine's kernel, which is why nothing that is said here is trusted.
 package boot
 
-// Port is the name of the virtio-serial port that is the channel.
-const Port = "caisson.agent"
+// Port is the name of the virtio-serial port that is the channel, and ControlPort that of
+// the one that takes orders.
+const (
+	Port        = "caisson.agent"
+	ControlPort = "caisson.boot"
+)
 
 // Argv0 is what the kernel starts it as, and inner what it starts itself as in the
 // sandbox's own namespaces.
@@ -82,5 +89,35 @@ type Network struct {
 
 // Answer says that the agent begins, or why it does not.
 type Answer struct {
+	Error string `json:"error,omitempty"`
+}
+
+// The orders. Each is one line of JSON, an [Order], and is answered with one, a [Done].
+const (
+	// Freeze has every process of the sandbox stand still, and writes out what is to be
+	// written to disks. It may be ordered of a sandbox that stands still.
+	Freeze = "freeze"
+	// Resume sets what is not empty and then lets the sandbox go on.
+	Resume = "resume"
+)
+
+// EntropySize is how many bytes of Order.Entropy count.
+const EntropySize = 64
+
+// Order is what the host wants of the machine.
+type Order struct {
+	ID uint64 `json:"id"`
+	Do string `json:"do"`
+	// Time is the host's, in nanoseconds since 1970.
+	Time int64 `json:"time,omitempty"`
+	// Entropy is what the kernel draws other numbers by than a copy of it.
+	Entropy []byte `json:"entropy,omitempty"`
+	// Hostname is the sandbox's name.
+	Hostname string `json:"hostname,omitempty"`
+}
+
+// Done says that the order of that number was carried out, or why not.
+type Done struct {
+	ID    uint64 `json:"id"`
 	Error string `json:"error,omitempty"`
 }

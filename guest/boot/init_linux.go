@@ -50,7 +50,11 @@ func run() error {
 	if err := loadModules(); err != nil {
 		return err
 	}
-	port, err := openPort()
+	port, err := openPort(Port)
+	if err != nil {
+		return err
+	}
+	control, err := openPort(ControlPort)
 	if err != nil {
 		return err
 	}
@@ -61,7 +65,7 @@ func run() error {
 	if err != nil {
 		return errors.Join(err, answer(port, Answer{Error: err.Error()}))
 	}
-	return c.serve(port)
+	return c.serve(port, control)
 }
 
 // kernelFiles mounts what the kernel tells of itself.
@@ -105,18 +109,18 @@ const (
 	devicePause = 2 * time.Millisecond
 )
 
-// openPort opens the channel. A port appears some time after its device.
-func openPort() (*os.File, error) {
+// openPort opens a port, which appears some time after its device.
+func openPort(name string) (*os.File, error) {
 	for until := time.Now().Add(deviceWait); time.Now().Before(until); time.Sleep(devicePause) {
 		names, _ := filepath.Glob("/sys/class/virtio-ports/*/name")
 		for _, n := range names {
-			if b, err := os.ReadFile(n); err == nil && strings.TrimSpace(string(b)) == Port {
+			if b, err := os.ReadFile(n); err == nil && strings.TrimSpace(string(b)) == name {
 				fd, err := syscall.Open("/dev/"+filepath.Base(filepath.Dir(n)), syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 				return os.NewFile(uintptr(fd), "port"), err
 			}
 		}
 	}
-	return nil, errors.New("the machine has no port " + Port)
+	return nil, errors.New("the machine has no port " + name)
 }
 
 // maxConfig is in bytes.

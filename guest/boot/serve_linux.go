@@ -17,8 +17,8 @@ import (
 const configVariable = "CAISSON_BOOT"
 
 // serve starts the agent, says so, and waits until it has ended, reaping whatever is
-// given to it meanwhile.
-func (c *Config) serve(port *os.File) error {
+// given to it meanwhile. Orders come over control.
+func (c *Config) serve(port, control *os.File) error {
 	// What is left to do. A variable has no room for more (MAX_ARG_STRLEN).
 	b, err := json.Marshal(&Config{Layer: c.Layer, Argv: c.Argv, Env: c.Env})
 	if err != nil {
@@ -46,6 +46,7 @@ func (c *Config) serve(port *os.File) error {
 		_ = answer(port, Answer{Error: err.Error()})
 		return err
 	}
+	go obey(control)
 	for {
 		var ws syscall.WaitStatus
 		ended, err := syscall.Wait4(-1, &ws, 0, nil)

@@ -2,7 +2,12 @@
 
 package microvm
 
-import "context"
+import (
+	"context"
+
+	"github.com/caisson-run/caisson/guest/boot"
+	"github.com/caisson-run/caisson/sandbox"
+)
 
 // TryMachine is tryMachine.
 var TryMachine = (*Driver).tryMachine
@@ -12,6 +17,7 @@ var (
 	Sum         = sum
 	WriteCopies = writeCopies
 	NewConsole  = newConsole
+	NewOrders   = newOrders
 	NewQMP      = newQMP
 )
 
@@ -21,3 +27,10 @@ func (m *qmp) Call(ctx context.Context, command string) error { return m.call(ct
 func (c *console) LastLines(n int) string                     { return c.lastLines(n) }
 func (c *console) Panicked() bool                             { return c.panicked() }
 func (c *console) OOM() <-chan struct{}                       { return c.oom }
+
+func (o *orders) Give(ctx context.Context, order boot.Order) error { return o.give(ctx, order) }
+
+// Order gives an order to the first process of a machine.
+func Order(ctx context.Context, i sandbox.Instance, o boot.Order) error {
+	return i.(*instance).orders.give(ctx, o)
+}

@@ -20,6 +20,7 @@ type instance struct {
 	monitor monitor
 	console *console
 	opener  *wire.Opener
+	orders  *orders
 
 	base  sandbox.Usage // when the agent began
 	ended chan struct{}
@@ -28,14 +29,12 @@ type instance struct {
 	limit   sandbox.LimitName
 	destroy sync.Mutex
 
-	pausing sync.Mutex // held while the processors are stopped or let go on
-	stands  bool       // they were told to stop, whether they have or not
+	pausing sync.Mutex // held while the machine is stopped or let go on
+	stands  bool       // its processors were told to stop, whether they have or not
+	frozen  bool       // what the sandbox runs stands still inside
 }
 
-var (
-	_ sandbox.Instance = (*instance)(nil)
-	_ sandbox.Pauser   = (*instance)(nil)
-)
+var _ sandbox.Instance = (*instance)(nil)
 
 // follow ends the machine for its limits, and closes ended when it is gone.
 func (i *instance) follow() {
@@ -135,26 +134,6 @@ func (i *instance) Usage(ctx context.Context) (sandbox.Usage, error) {
 		}
 	}
 	return i.since(), nil
-}
-
-// Pause stops the machine's processors.
-func (i *instance) Pause(ctx context.Context) error {
-	i.pausing.Lock()
-	defer i.pausing.Unlock()
-	i.stands = true
-	return i.told(i.monitor.pause(ctx))
-}
-
-// Resume lets them go on.
-func (i *instance) Resume(ctx context.Context) error {
-	i.pausing.Lock()
-	defer i.pausing.Unlock()
-	if !i.stands {
-		return nil
-	}
-	err := i.told(i.monitor.resume(ctx))
-	i.stands = err != nil
-	return err
 }
 
 // told is what became of a command to the monitor.

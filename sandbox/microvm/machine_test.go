@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/caisson-run/caisson/guest"
+	"github.com/caisson-run/caisson/guest/boot"
 	"github.com/caisson-run/caisson/image"
 	"github.com/caisson-run/caisson/image/imagetest"
 	"github.com/caisson-run/caisson/image/reference"
@@ -217,9 +218,17 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
+// What stood still goes on, with the clock of the host: it was set to another one before.
 func TestPause(t *testing.T) {
 	m := start(t, newDriver(t, microvm.Micro), newSpec(t, nil))
 	m.sh("echo before > /tmp/a")
+	if err := microvm.Order(t.Context(), m.instance, boot.Order{Do: boot.Resume, Time: 1e18, Hostname: "other"}); err != nil {
+		t.Fatal(err)
+	}
+	const now = "echo > /tmp/now && ls -l --time-style=+%Y /tmp/now | { read mode links user group size year name; echo $year; }; cat /proc/sys/kernel/hostname"
+	if got := m.sh(now); got != "2001\nother\n" {
+		t.Fatalf("what it was told: %q", got)
+	}
 	p := m.instance.(sandbox.Pauser)
 	for range 2 {
 		if err := p.Pause(t.Context()); err != nil {
@@ -233,6 +242,9 @@ func TestPause(t *testing.T) {
 	}
 	if got := m.sh("cat /tmp/a"); got != "before\n" {
 		t.Errorf("after a pause: %q", got)
+	}
+	if got, want := m.sh(now), fmt.Sprintf("%d\nother\n", time.Now().UTC().Year()); got != want {
+		t.Errorf("its year and name after a pause: %q, want %q", got, want)
 	}
 }
 

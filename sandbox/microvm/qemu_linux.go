@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 
+	"github.com/caisson-run/caisson/guest/boot"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -75,7 +76,8 @@ func (q *qemu) argv(program string, m *machine) []string {
 		"-m", strconv.FormatInt(m.memory, 10), "-smp", strconv.Itoa(m.processors),
 		"-chardev", socket("qmp", monitorSocket), "-mon", "chardev=qmp,mode=control",
 		"-chardev", socket("agent", agentSocket), "-device", "virtio-serial-" + bus,
-		"-device", "virtserialport,chardev=agent,name=caisson.agent",
+		"-device", "virtserialport,chardev=agent,name=" + boot.Port,
+		"-chardev", socket("control", controlSocket), "-device", "virtserialport,chardev=control,name=" + boot.ControlPort,
 		"-chardev", socket("console", consoleSocket), "-serial", "chardev:console",
 		"-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-" + bus + ",rng=rng",
 		"-kernel", boxKernel, "-initrd", boxInitrd, "-append", q.commandLine(),

@@ -16,9 +16,10 @@ type qemuMonitor struct {
 	console *console
 	network *sandbox.Network // nil without one
 
-	stream, serial, control *net.UnixConn
-	qmp                     *qmp
-	nic                     *nic
+	stream, orders, serial, commands *net.UnixConn
+
+	qmp *qmp
+	nic *nic
 }
 
 // connect waits for QEMU at all of the sockets, and greets it.
@@ -27,13 +28,13 @@ func (m *qemuMonitor) connect(ctx context.Context, gone <-chan struct{}) (err er
 	for _, s := range []struct {
 		name string
 		conn **net.UnixConn
-	}{{monitorSocket, &m.control}, {agentSocket, &m.stream}, {consoleSocket, &m.serial}} {
+	}{{monitorSocket, &m.commands}, {agentSocket, &m.stream}, {controlSocket, &m.orders}, {consoleSocket, &m.serial}} {
 		if *s.conn, err = m.sockets.accept(ctx, s.name, gone); err != nil {
 			return err
 		}
 	}
 	m.console.follow(m.serial)
-	if m.qmp, err = newQMP(ctx, m.control); err != nil || m.network == nil {
+	if m.qmp, err = newQMP(ctx, m.commands); err != nil || m.network == nil {
 		return err
 	}
 	c, err := m.sockets.accept(ctx, networkSocket, gone)
@@ -47,6 +48,7 @@ func (m *qemuMonitor) connect(ctx context.Context, gone <-chan struct{}) (err er
 }
 
 func (m *qemuMonitor) channel() net.Conn { return m.stream }
+func (m *qemuMonitor) control() net.Conn { return m.orders }
 
 // pause and resume are commands that QEMU takes twice as well as once.
 func (m *qemuMonitor) pause(ctx context.Context) error  { return m.qmp.call(ctx, "stop") }
@@ -55,7 +57,7 @@ func (m *qemuMonitor) resume(ctx context.Context) error { return m.qmp.call(ctx,
 func (m *qemuMonitor) close() {
 	m.sockets.close()
 	m.nic.close()
-	for _, c := range []*net.UnixConn{m.stream, m.serial, m.control} {
+	for _, c := range []*net.UnixConn{m.stream, m.orders, m.serial, m.commands} {
 		if c != nil {
 			c.Close()
 		}

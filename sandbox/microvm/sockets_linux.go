@@ -21,6 +21,7 @@ type sockets struct {
 const (
 	monitorSocket = "qmp"
 	agentSocket   = "agent"
+	controlSocket = "control"
 	consoleSocket = "console"
 	networkSocket = "net"
 )
@@ -34,7 +35,7 @@ func listen(at string, network bool) (*sockets, error) {
 		return nil, unkept(err)
 	}
 	defer dir.Close()
-	names := []string{monitorSocket, agentSocket, consoleSocket}
+	names := []string{monitorSocket, agentSocket, controlSocket, consoleSocket}
 	if network {
 		names = append(names, networkSocket)
 	}

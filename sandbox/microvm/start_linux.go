@@ -59,7 +59,7 @@ func (d *Driver) Start(ctx context.Context, s *sandbox.Spec) (_ sandbox.Instance
 	if err := i.configure(booting, config(s, mark)); err != nil {
 		return nil, err
 	}
-	i.opener = wire.NewOpener(i.monitor.channel(), mark)
+	i.opener, i.orders = wire.NewOpener(i.monitor.channel(), mark), newOrders(i.monitor.control())
 	i.base = i.box.now()
 	go i.follow()
 	return i, nil

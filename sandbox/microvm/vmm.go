@@ -32,6 +32,8 @@ type monitor interface {
 	connect(ctx context.Context, gone <-chan struct{}) error
 	// channel is the stream to the machine's first process, once it is connected.
 	channel() net.Conn
+	// control is the stream on which that process takes orders, once it is connected.
+	control() net.Conn
 	// pause stops the machine's processors, resume lets them go on. Each may be asked for
 	// twice.
 	pause(ctx context.Context) error

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package boot
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// maxOrder is how long an order may be, in bytes.
+const maxOrder = 16 << 10
+
+// obey does what the host orders, until the port fails. Nothing of the sandbox reaches the
+// port.
+func obey(port *os.File) {
+	var line []byte
+	buf := make([]byte, 4<<10)
+	for {
+		n, err := syscall.Read(int(port.Fd()), buf)
+		switch {
+		case err != nil && err != syscall.EINTR && err != syscall.EAGAIN:
+			fmt.Fprintln(os.Stderr, "caisson: the control port:", err)
+			return
+		case n <= 0: // the host is not there: the machine is between two monitors
+			time.Sleep(devicePause)
+			continue
+		}
+		line = append(line, buf[:n]...)
+		for {
+			order, rest, found := bytes.Cut(line, []byte("\n"))
+			if !found {
+				break
+			}
+			line = append([]byte(nil), rest...)
+			if len(order) == 0 { // what was given up by the host ends so
+				continue
+			}
+			done := carryOut(order)
+			b, err := json.Marshal(done)
+			if err == nil {
+				_, err = syscall.Write(int(port.Fd()), append(b, '\n'))
+			}
+			if err != nil {
+				fmt.Fprintln(os.Stderr, "caisson: the control port:", err)
+				return
+			}
+		}
+		if len(line) > maxOrder {
+			line = nil
+		}
+	}
+}
+
+func carryOut(line []byte) Done {
+	var o Order
+	err := json.Unmarshal(line, &o)
+	if err == nil {
+		switch o.Do {
+		case Freeze:
+			err = freeze()
+		case Resume:
+			err = o.resume()
+		default:
+			err = fmt.Errorf("there is no order %q", o.Do)
+		}
+	}
+	if err != nil {
+		return Done{ID: o.ID, Error: err.Error()}
+	}
+	return Done{ID: o.ID}
+}
+
+// freezeWait is how long the sandbox's processes may take to stand still.
+const freezeWait = 20 * time.Second
+
+// freeze has every process of the sandbox stand still, and writes to the disks what is to
+// be written.
+func freeze() error {
+	if err := setFrozen("1"); err != nil {
+		return err
+	}
+	for until := time.Now().Add(freezeWait); ; time.Sleep(devicePause) {
+		b, err := os.ReadFile(filepath.Join(groupDir, "cgroup.events"))
+		if err == nil && strings.Contains("\n"+string(b), "\nfrozen 1\n") {
+			break
+		}
+		if err == nil && time.Now().After(until) {
+			err = errors.New("a process of the sandbox does not stand still")
+		}
+		if err != nil {
+			return errors.Join(err, setFrozen("0"))
+		}
+	}
+	syscall.Sync()
+	return nil
+}
+
+func setFrozen(to string) error {
+	return os.WriteFile(filepath.Join(groupDir, "cgroup.freeze"), []byte(to), 0)
+}
+
+// resume tells the kernel what has changed while the machine stood still, and then lets
+// the sandbox go on. After an error it stands still.
+func (o *Order) resume() error {
+	if o.Time != 0 {
+		tv := syscall.NsecToTimeval(o.Time)
+		if err := syscall.Settimeofday(&tv); err != nil {
+			return fmt.Errorf("set the clock: %w", err)
+		}
+	}
+	if len(o.Entropy) > 0 {
+		if err := reseed(o.Entropy); err != nil {
+			return fmt.Errorf("random numbers: %w", err)
+		}
+	}
+	if o.Hostname != "" {
+		if err := syscall.Sethostname([]byte(o.Hostname)); err != nil {
+			return fmt.Errorf("set the name: %w", err)
+		}
+	}
+	return setFrozen("0")
+}
+
+// Requests of random(4).
+const (
+	addEntropy = 0x40085203
+	reseedPool = 0x5207
+)
+
+// reseed has the kernel draw other numbers than a copy of it: from here on, and not when
+// its pool is next looked at.
+func reseed(b []byte) error {
+	f, err := os.OpenFile("/dev/urandom", os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var pool struct { // struct rand_pool_info of linux/random.h
+		bits, size int32
+		bytes      [EntropySize]byte
+	}
+	n := copy(pool.bytes[:], b)
+	pool.bits, pool.size = int32(8*n), int32(n)
+	for _, c := range []struct {
+		request uintptr
+		arg     unsafe.Pointer
+	}{{addEntropy, unsafe.Pointer(&pool)}, {reseedPool, nil}} {
+		if _, _, e := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), c.request, uintptr(c.arg)); e != 0 {
+			return e
+		}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package microvm
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"github.com/caisson-run/caisson/guest/boot"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// orders is the way to a machine's first process (package guest/boot). Code inside may
+// have become the machine's root: what is answered is bounded, and believed in nothing
+// that protects the host.
+type orders struct {
+	conn net.Conn
+	turn chan struct{} // one order at a time
+	last uint64        // the number of the last order; of who has the turn
+	line []byte        // what was read of an answer; of who has the turn
+}
+
+const (
+	// orderTimeout is long: an emulated processor may be one of many on a busy host.
+	orderTimeout = 2 * time.Minute
+	maxOldDone   = 64 // answers to orders that were given up
+)
+
+var errOrderTimeout = fmt.Errorf("the guest did not answer within %v", orderTimeout)
+
+// newOrders speaks over conn, which the caller closes. The numbers of orders are new in
+// each monitor: a machine that was written down may still answer an older one.
+func newOrders(conn net.Conn) *orders {
+	return &orders{conn: conn, turn: make(chan struct{}, 1), last: rand.Uint64() >> 1}
+}
+
+// give gives an order and waits until it was carried out. When ctx ends first it may still
+// be carried out later.
+func (o *orders) give(ctx context.Context, order boot.Order) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, orderTimeout, errOrderTimeout)
+	defer cancel()
+	select {
+	case o.turn <- struct{}{}:
+		defer func() { <-o.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("%s: %w", order.Do, context.Cause(ctx))
+	}
+	if err := o.conn.SetDeadline(time.Time{}); err != nil {
+		return fmt.Errorf("%s: %w", order.Do, err)
+	}
+	expired := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(expired)
+		_ = o.conn.SetDeadline(time.Unix(1, 0))
+	})
+	err := o.exchange(order)
+	if !stop() {
+		<-expired // not in the next order's time
+		if err != nil {
+			err = context.Cause(ctx)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", order.Do, err)
+	}
+	return nil
+}
+
+func (o *orders) exchange(order boot.Order) error {
+	o.last++
+	order.ID = o.last
+	b, err := json.Marshal(&order)
+	if err != nil {
+		return err
+	}
+	// The empty line ends an order that was given up half written.
+	if _, err := o.conn.Write(append(append([]byte{'\n'}, b...), '\n')); err != nil {
+		return err
+	}
+	for range maxOldDone {
+		line, err := o.answer()
+		if err != nil {
+			return err
+		}
+		var d boot.Done
+		switch err := json.Unmarshal(line, &d); {
+		case err != nil:
+			return errors.New("the guest answers nonsense")
+		case d.ID != order.ID: // of one that was given up
+		case d.Error != "":
+			return errors.New("the guest says: " + sandbox.Quoted(d.Error))
+		default:
+			return nil
+		}
+	}
+	return errors.New("the guest answers what was not asked")
+}
+
+// answer is the next line; what was read of it stays when it is given up.
+func (o *orders) answer() ([]byte, error) {
+	buf := make([]byte, 4<<10)
+	for {
+		if line, rest, found := bytes.Cut(o.line, []byte("\n")); found {
+			o.line = bytes.Clone(rest)
+			return line, nil
+		}
+		if len(o.line) > maxAnswer {
+			return nil, errors.New("the guest's answer is too long")
+		}
+		n, err := o.conn.Read(buf)
+		if o.line = append(o.line, buf[:n]...); err != nil {
+			return nil, err
+		}
+	}
+}
