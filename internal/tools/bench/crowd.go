@@ -186,6 +186,8 @@ func embeds(ctx context.Context, args []string) (done bool, err error) {
 		return true, crowd(ctx, args[2], os.Stdin, os.Stdout)
 	case firstByteArg:
 		return true, firstBytes(ctx, args[2], os.Stdin, os.Stdout)
+	case machineArg:
+		return true, bootMachines(ctx, args[2], os.Stdin, os.Stdout)
 	}
 	return false, nil
 }
