@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // maxInit is how large the first process's program may be.
@@ -17,15 +18,16 @@ const maxInit = 512 << 20
 
 // Initrd is the path of an initial RAM disk for k, in which init is the first process's
 // program: that, the console, and k's modules. It is kept in dir, which must exist, for
-// the next machine with the same kernel and program. It may be called from many
-// goroutines and processes.
+// the next machine with the same kernel and program, and goes when another one is made and
+// none has asked for it for a week. It may be called from many goroutines and processes.
 func (k *Kernel) Initrd(init io.ReadSeeker, dir string) (string, error) {
 	sum := sha256.New()
 	if _, err := io.Copy(sum, init); err != nil {
 		return "", err
 	}
 	name := filepath.Join(dir, "initrd-"+k.Digest[:16]+"-"+hex.EncodeToString(sum.Sum(nil)[:16]))
-	if _, err := os.Stat(name); err == nil {
+	now := time.Now()
+	if err := os.Chtimes(name, now, now); err == nil {
 		return name, nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return "", err
@@ -67,5 +69,22 @@ func (k *Kernel) Initrd(init io.ReadSeeker, dir string) (string, error) {
 	if err == nil {
 		err = os.Rename(f.Name(), name)
 	}
+	removeUnused(dir, now.Add(-unusedFor))
 	return name, err
+}
+
+// unusedFor is how long an initial RAM disk is kept that no machine boots from.
+const unusedFor = 7 * 24 * time.Hour
+
+// removeUnused removes initial RAM disks that were last asked for before then. What stays
+// for an error is looked at again with the next one.
+func removeUnused(dir string, then time.Time) {
+	for _, pattern := range []string{"initrd-*", ".initrd-*"} {
+		names, _ := filepath.Glob(filepath.Join(dir, pattern))
+		for _, name := range names {
+			if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() && info.ModTime().Before(then) {
+				os.Remove(name)
+			}
+		}
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -154,6 +155,39 @@ func TestInitrd(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "init") && !strings.Contains(string(out), "modules/00-virtio.ko") {
 			t.Errorf("cpio says %v\n%s", err, out)
+		}
+	}
+}
+
+// What no machine has booted from for a week goes when another one is made.
+func TestInitrdsUnused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "vmlinux")
+	if err := os.WriteFile(file, vmlinux(ours(), elf.ET_EXEC, said), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	k, err := NewStore(filepath.Join(t.TempDir(), "kernels")).Import(ImportOptions{File: file, Modules: cloud(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, old := t.TempDir(), time.Now().Add(-8*24*time.Hour)
+	initrd := func(agent string) string {
+		name, err := k.Initrd(strings.NewReader(agent), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	unused, used := initrd("unused"), initrd("used")
+	for _, name := range []string{unused, used} {
+		if err := os.Chtimes(name, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	initrd("used")
+	made := initrd("another")
+	for name, want := range map[string]bool{unused: false, used: true, made: true} {
+		if _, err := os.Stat(name); (err == nil) != want {
+			t.Errorf("%s: %v, is to be there: %t", name, err, want)
 		}
 	}
 }
