@@ -25,6 +25,19 @@ const (
 	ControlPort = "caisson.boot"
 )
 
+// Words of the kernel's command line, for monitors that have no such port and whose disks
+// have no serials of ours.
+const (
+	// ChannelVsock has the machine listen for the host instead, on VsockPorts. What a port
+	// carries goes on in the next connection when one has ended.
+	ChannelVsock = "caisson.channel=vsock"
+	// Disks lists the serials of the disks in the order in which the machine has them.
+	Disks = "caisson.disks="
+)
+
+// VsockPorts are the ports of AF_VSOCK in the place of the virtio-serial ports.
+func VsockPorts() map[string]uint32 { return map[string]uint32{Port: 1024, ControlPort: 1025} }
+
 // Argv0 is what the kernel starts it as, and inner what it starts itself as in the
 // sandbox's own namespaces.
 const (

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -50,11 +51,15 @@ func run() error {
 	if err := loadModules(); err != nil {
 		return err
 	}
-	port, err := openPort(Port)
+	open := openPort
+	if slices.Contains(words(), ChannelVsock) {
+		open = openVsock
+	}
+	port, err := open(Port)
 	if err != nil {
 		return err
 	}
-	control, err := openPort(ControlPort)
+	control, err := open(ControlPort)
 	if err != nil {
 		return err
 	}
@@ -108,6 +113,15 @@ const (
 	deviceWait  = 2 * time.Minute // of an emulated processor
 	devicePause = 2 * time.Millisecond
 )
+
+// words are those of the kernel's command line.
+func words() []string {
+	line, err := os.ReadFile("/proc/cmdline")
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(line))
+}
 
 // openPort opens a port, which appears some time after its device.
 func openPort(name string) (*os.File, error) {

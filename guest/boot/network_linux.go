@@ -24,6 +24,8 @@ const (
 	siocSetMask = 0x891c
 	siocSetMTU  = 0x8922
 	siocSetARP  = 0x8955
+	siocEthtool = 0x8946
+	setTSO      = 0x1f // ETHTOOL_STSO of linux/ethtool.h
 
 	flagUp      = 0x1
 	flagRunning = 0x40
@@ -107,9 +109,23 @@ func (n *cards) wire(w *Network) {
 	set("its MTU", siocSetMTU, func(b []byte) { *(*int32)(unsafe.Pointer(&b[0])) = int32(w.MTU) })
 	set("its address", siocSetAddr, func(b []byte) { addressIn(b, address) })
 	set("its mask", siocSetMask, func(b []byte) { addressIn(b, mask(address, gateway)) })
+	n.whole(name)
 	n.up(name)
 	n.neighbour(name, gateway, mac)
 	n.route(name, gateway)
+}
+
+// whole has the kernel send no segments longer than a packet, which a monitor may have
+// offered to cut: what carries packets here does not. A device that cannot has none.
+func (n *cards) whole(name string) {
+	var r struct { // struct ifreq, with a struct ethtool_value
+		name  [nameSize]byte
+		value *[2]uint32
+		_     [16]byte
+	}
+	copy(r.name[:], name)
+	r.value = &[2]uint32{setTSO, 0}
+	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, uintptr(n.fd), siocEthtool, uintptr(unsafe.Pointer(&r)))
 }
 
 // mask is that of the smallest network that has both.

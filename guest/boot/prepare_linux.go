@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -69,6 +70,7 @@ func (c *Config) mountRoot() error {
 
 // block is the block device with a serial. A device appears some time after its driver.
 func block(serial string) (string, error) {
+	place := placeOf(serial, words())
 	for until := time.Now().Add(deviceWait); time.Now().Before(until); time.Sleep(devicePause) {
 		files, _ := filepath.Glob("/sys/block/*/serial")
 		for _, f := range files {
@@ -76,8 +78,23 @@ func block(serial string) (string, error) {
 				return "/dev/" + filepath.Base(filepath.Dir(f)), nil
 			}
 		}
+		if _, err := os.Stat(place); place != "" && err == nil {
+			return place, nil
+		}
 	}
 	return "", fmt.Errorf("the machine has no disk %q", serial)
+}
+
+// placeOf is the device of the disk with a serial where the command line says in which
+// order they are; empty where it does not.
+func placeOf(serial string, commandLine []string) string {
+	for _, w := range commandLine {
+		list, found := strings.CutPrefix(w, Disks)
+		if n := slices.Index(strings.Split(list, ","), serial); found && n >= 0 && n < 26 {
+			return "/dev/vd" + string(rune('a'+n))
+		}
+	}
+	return ""
 }
 
 // mountAll mounts what the sandbox has besides its root.

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package boot
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// Numbers of vsock(7).
+const (
+	familyVsock = 40
+	anyCID      = 1<<32 - 1
+	hostCID     = 2
+)
+
+// vsockAddress is struct sockaddr_vm of linux/vm_sockets.h.
+type vsockAddress struct {
+	family uint16
+	_      uint16
+	port   uint32
+	cid    uint32
+	_      [4]byte
+}
+
+// openVsock listens for the host where a port would be, and returns what stands for it: the end of a pair
+// whose other end is whatever connection the host has. A machine that was restored loses
+// its connections and keeps its processes, which so need not know.
+func openVsock(name string) (*os.File, error) {
+	fd, err := syscall.Socket(familyVsock, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("this kernel has no vsock: %w", err)
+	}
+	at := vsockAddress{family: familyVsock, port: VsockPorts()[name], cid: anyCID}
+	if _, _, e := syscall.Syscall(syscall.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&at)), unsafe.Sizeof(at)); e != 0 {
+		return nil, fmt.Errorf("listen for the host: %w", e)
+	}
+	if err := syscall.Listen(fd, 1); err != nil {
+		return nil, fmt.Errorf("listen for the host: %w", err)
+	}
+	port, inner, err := pair()
+	if err != nil {
+		return nil, err
+	}
+	go carry(inner, func() (*os.File, uint32, error) { return acceptVsock(fd) })
+	return port, nil
+}
+
+// pair are two ends of a stream: the first blocks, as a port does.
+func pair() (port, inner *os.File, err error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := syscall.SetNonblock(fds[1], true); err != nil {
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(fds[0]), "port"), os.NewFile(uintptr(fds[1]), "channel"), nil
+}
+
+// acceptVsock waits for a connection, and says whose it is.
+func acceptVsock(fd int) (*os.File, uint32, error) {
+	var from vsockAddress
+	size := uint32(unsafe.Sizeof(from))
+	c, _, e := syscall.Syscall6(syscall.SYS_ACCEPT4, uintptr(fd), uintptr(unsafe.Pointer(&from)), uintptr(unsafe.Pointer(&size)), syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0, 0)
+	if e != 0 {
+		return nil, 0, e
+	}
+	return os.NewFile(c, "vsock"), from.cid, nil
+}
+
+// carry joins the host's connections to inner, one after the other. Others than the
+// host's, from inside the machine, are not let in.
+func carry(inner *os.File, accept func() (*os.File, uint32, error)) {
+	for {
+		c, cid, err := accept()
+		switch {
+		case errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.ECONNABORTED):
+			continue
+		case err != nil:
+			fmt.Fprintln(os.Stderr, "caisson: the host cannot connect:", err)
+			return
+		case cid != hostCID:
+			c.Close()
+			continue
+		}
+		if !join(c, inner) {
+			return
+		}
+	}
+}
+
+// join carries both ways until c has ended, and reports whether inner has not.
+func join(c, inner *os.File) bool {
+	type reader struct{ io.Reader } // without what the kernel would carry by itself
+	type writer struct{ io.Writer }
+	done := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(writer{inner}, reader{c})
+		c.Close()
+		_ = inner.SetReadDeadline(time.Unix(1, 0))
+		done <- err
+	}()
+	_, err := io.Copy(writer{c}, reader{inner})
+	c.Close()
+	<-done
+	_ = inner.SetReadDeadline(time.Time{})
+	return err != nil // the end of inner is none
+}
