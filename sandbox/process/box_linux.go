@@ -75,7 +75,7 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first) (_ *box, err error) {
 			return nil, err
 		}
 	}
-	p := &plan{spec: spec, first: f}
+	p := &plan{spec: spec, first: f, tap: d.opts.TAP}
 	b := &box{spec: spec, plan: p}
 	grouped := b.makeGroup(d.host()) // a fifth of the work, of which the rest knows nothing
 	defer func() {
@@ -115,7 +115,10 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first) (_ *box, err error) {
 	}
 	err = p.rootfs.openDevices()
 	if err == nil && d.opts.KVM {
-		err = p.rootfs.openKVM(p.ids.private)
+		err = p.rootfs.openNode(kvmNode, p.ids.private)
+	}
+	if err == nil && d.opts.TAP && spec.Network != nil {
+		err = p.rootfs.openNode(tunNode, p.ids.private)
 	}
 	for _, s := range p.rootfs.devices {
 		b.opened = append(b.opened, s.mount.Source)

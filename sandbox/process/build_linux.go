@@ -141,6 +141,9 @@ func (w *rootfs) buildDev(s *script, opened []any) {
 		s.call(unix.SYS_MKDIRAT, unix.AT_FDCWD, dir, 0o755)
 	}
 	for i, d := range w.devices {
+		if dir := path.Dir(d.mount.Target); dir != "/dev" {
+			s.call(unix.SYS_MKDIRAT, unix.AT_FDCWD, dir, 0o755)
+		}
 		s.call(unix.SYS_MKNODAT, unix.AT_FDCWD, d.mount.Target, unix.S_IFREG|0o444, 0)
 		s.attach(opened[i], d.mount.Target)
 	}

@@ -24,6 +24,10 @@ type Options struct {
 	NoCgroups bool
 	// KVM shows /dev/kvm inside, for a sandbox whose program runs virtual machines.
 	KVM bool
+	// TAP gives a sandbox with a network a TAP device that its program opens by name
+	// (tun.TapName), for a machine monitor. The sandbox's NIC is a socket then, and over it
+	// comes one descriptor, for tun.Frames.
+	TAP bool
 }
 
 // New makes the driver. It does nothing until it is used.

@@ -23,11 +23,24 @@ func (p *plan) connect(b *script) error {
 	if n == nil {
 		return nil
 	}
+	if p.tap {
+		return p.plug(b)
+	}
 	address, gateway := n.IPv4()
 	requests, err := tun.Config{Address: address, Gateway: gateway, MTU: n.MTU}.Requests()
 	if err != nil {
 		return &sandbox.Error{Op: "network", Kind: sandbox.ErrInvalid, Problem: "there is no such wire", Cause: err}
 	}
+	device := p.makeDevice(b, requests, tun.NoIPv6)
+	b.doing("give its network device to the router")
+	b.keep = append(b.keep, n.NIC)
+	b.sendFile(int(n.NIC.Fd()), device)
+	b.close(device)
+	return nil
+}
+
+// makeDevice makes a network device and returns the file that it was made with.
+func (p *plan) makeDevice(b *script, requests []tun.Request, noIPv6 string) slot {
 	b.doing("open " + tun.Path)
 	device, sock := b.slot(), b.slot()
 	b.call(unix.SYS_OPENAT, unix.AT_FDCWD, tun.Path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0).save(device)
@@ -36,7 +49,7 @@ func (p *plan) connect(b *script) error {
 	for i := range requests {
 		r := &requests[i]
 		if !r.Device && !silenced {
-			b.writeIfThere(tun.NoIPv6, "1")
+			b.writeIfThere(noIPv6, "1")
 			silenced = true
 		}
 		on := sock
@@ -51,10 +64,24 @@ func (p *plan) connect(b *script) error {
 		b.call(unix.SYS_IOCTL, on, r.Op, pointer{r.Arg, r.Arg})
 	}
 	b.close(sock)
-	b.doing("give its network device to the router")
-	b.keep = append(b.keep, n.NIC)
-	b.sendFile(int(n.NIC.Fd()), device)
+	return device
+}
+
+// plug makes a TAP device that the program opens by its name, and gives its owner a
+// packet socket, which becomes the other end of it (tun.Frames).
+func (p *plan) plug(b *script) error {
+	requests, err := tun.TapRequests(p.spec.Network.MTU)
+	if err != nil {
+		return &sandbox.Error{Op: "network", Kind: sandbox.ErrInvalid, Problem: "there is no such wire", Cause: err}
+	}
+	device := p.makeDevice(b, requests, tun.NoIPv6OnTap)
 	b.close(device)
+	b.doing("make the other end of its network device")
+	frames := b.slot()
+	b.call(unix.SYS_SOCKET, unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0).save(frames)
+	b.keep = append(b.keep, p.spec.Network.NIC)
+	b.sendFile(int(p.spec.Network.NIC.Fd()), frames)
+	b.close(frames)
 	return nil
 }
 

@@ -41,6 +41,7 @@ type plan struct {
 	readable []sandbox.Mask
 	group    groupEntry
 	stage    *stage // nil: the builder begins with what the host has mounted
+	tap      bool   // the network device is a TAP
 }
 
 // groupEntry is the way into a control group: the builder takes it, with all that

@@ -74,15 +74,15 @@ func (c Config) Requests() ([]Request, error) {
 	}
 	what := "make its network device"
 	all := []Request{
-		{What: what, Device: true, Op: unix.TUNSETIFF, Arg: flags(unix.IFF_TUN | unix.IFF_NO_PI | unix.IFF_VNET_HDR)},
+		{What: what, Device: true, Op: unix.TUNSETIFF, Arg: flags(Name, unix.IFF_TUN|unix.IFF_NO_PI|unix.IFF_VNET_HDR)},
 		{What: what, Device: true, Op: unix.TUNSETOFFLOAD, Value: offloadChecksums},
 		{What: what, Device: true, Op: unix.TUNSETPERSIST, Value: 1},
 	}
 	for _, r := range []Request{
-		{Op: unix.SIOCSIFMTU, Arg: number(uint32(c.MTU))},
+		{Op: unix.SIOCSIFMTU, Arg: number(Name, uint32(c.MTU))},
 		{Op: unix.SIOCSIFADDR, Arg: address(c.Address)},
 		{Op: unix.SIOCSIFDSTADDR, Arg: address(c.Gateway)},
-		{Op: unix.SIOCSIFFLAGS, Arg: flags(unix.IFF_UP | unix.IFF_RUNNING | unix.IFF_POINTOPOINT | unix.IFF_NOARP)},
+		{Op: unix.SIOCSIFFLAGS, Arg: flags(Name, unix.IFF_UP|unix.IFF_RUNNING|unix.IFF_POINTOPOINT|unix.IFF_NOARP)},
 		{Op: unix.SIOCADDRT, Arg: defaultRoute(c.Gateway)},
 	} {
 		r.What = "set up its network device"
@@ -97,26 +97,26 @@ type interfaceRequest struct {
 	data [24]byte
 }
 
-func newRequest() *interfaceRequest {
+func newRequest(name string) *interfaceRequest {
 	r := new(interfaceRequest)
-	copy(r.name[:], Name)
+	copy(r.name[:], name)
 	return r
 }
 
-func flags(f uint16) unsafe.Pointer {
-	r := newRequest()
+func flags(name string, f uint16) unsafe.Pointer {
+	r := newRequest(name)
 	binary.NativeEndian.PutUint16(r.data[:], f)
 	return unsafe.Pointer(r)
 }
 
-func number(n uint32) unsafe.Pointer {
-	r := newRequest()
+func number(name string, n uint32) unsafe.Pointer {
+	r := newRequest(name)
 	binary.NativeEndian.PutUint32(r.data[:], n)
 	return unsafe.Pointer(r)
 }
 
 func address(a [4]byte) unsafe.Pointer {
-	r := newRequest()
+	r := newRequest(Name)
 	copy(r.data[:], socketAddress(a))
 	return unsafe.Pointer(r)
 }
