@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,6 +31,9 @@ func sharedDir(stateDir string) string { return filepath.Join(filepath.Dir(state
 type box struct {
 	ended chan struct{} // closed when nothing of it is left
 	stop  context.CancelFunc
+	made  made
+	dir   string   // where the machine's own disks lie
+	kept  []string // these disks: what is on them is as much its state as its memory
 
 	mu    sync.Mutex
 	usage sandbox.Usage
@@ -53,17 +57,17 @@ func (b *box) Write(p []byte) (int, error) {
 const sampleEvery = 100 * time.Millisecond
 
 // startBox starts a monitor. It is the caller's to stop.
-func (d *Driver) startBox(ctx context.Context, s *sandbox.Spec, m monitor) (*box, error) {
+func (d *Driver) startBox(ctx context.Context, s *sandbox.Spec, m monitor, from *written) (*box, error) {
 	program, why, remedy := d.vmm.program()
 	if why != "" {
 		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: why, Hint: remedy}
 	}
-	plan, err := d.planBox(ctx, s)
+	plan, err := d.planBox(ctx, s, program, from)
 	if err != nil {
 		return nil, err
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
-	b := &box{ended: make(chan struct{}), stop: stop}
+	b := &box{ended: make(chan struct{}), stop: stop, made: plan.made, dir: s.StateDir, kept: plan.kept}
 	exec := &sandbox.Exec{
 		Argv: m.argv(program, plan.machine), Dir: "/", Env: []string{"PATH=/usr/bin:/bin", "HOME=/tmp"}, Stdout: b, Stderr: b,
 		SampleEvery: sampleEvery, Sample: b.sample,
@@ -132,11 +136,13 @@ func (b *box) why() string {
 type boxPlan struct {
 	spec    *sandbox.Spec
 	machine *machine
+	made    made
+	kept    []string
 	opened  []io.Closer
 }
 
 // planBox opens what a monitor sees. The caller closes it when the monitor has ended.
-func (d *Driver) planBox(ctx context.Context, s *sandbox.Spec) (_ *boxPlan, err error) {
+func (d *Driver) planBox(ctx context.Context, s *sandbox.Spec, program string, from *written) (_ *boxPlan, err error) {
 	p := &boxPlan{spec: &sandbox.Spec{ID: s.ID, Hostname: "vm", User: sandbox.DefaultUser(), StateDir: s.StateDir}}
 	defer func() {
 		if err != nil {
@@ -147,7 +153,7 @@ func (d *Driver) planBox(ctx context.Context, s *sandbox.Spec) (_ *boxPlan, err 
 	if err := os.Mkdir(shared, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, unkept(err)
 	}
-	image, initrd, err := d.kernelFor(shared)
+	image, initrd, err := d.kernelFor(shared, from)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +168,17 @@ func (d *Driver) planBox(ctx context.Context, s *sandbox.Spec) (_ *boxPlan, err 
 		return nil, err
 	}
 	p.spec.Mounts = append(p.spec.Mounts, sandbox.Mount{Source: s.Root.Image.EROFS, Name: "the image", Target: boxImage})
-	if err := p.copy(ctx, s); err != nil {
+	if p.made, err = d.madeOf(program, initrd, p.machine, s); err != nil {
+		return nil, unkept(err)
+	}
+	if from != nil {
+		p.machine.incoming = true
+		if why := from.misfit(&p.made); why != "" {
+			return nil, &sandbox.Error{Op: "resume sandbox", Kind: sandbox.ErrUnsupported, Problem: "its memory was kept " + why,
+				Hint: "go on where it was written down, or make a new sandbox", Cause: sandbox.ErrMisfit}
+		}
+	}
+	if err := p.copy(ctx, s, from); err != nil {
 		return nil, err
 	}
 	return p, p.root(ctx, shared)
@@ -174,11 +190,20 @@ func (p *boxPlan) close() {
 	}
 }
 
-// kernelFor is the newest kernel, and an initial RAM disk with our agent for it.
-func (d *Driver) kernelFor(shared string) (image, initrd string, err error) {
-	k, err := d.kernels.Newest()
-	if err != nil || k == nil {
+// kernelFor is the newest kernel, or the one that a machine goes on with where that is still
+// here, and an initial RAM disk with our agent for it.
+func (d *Driver) kernelFor(shared string, from *written) (image, initrd string, err error) {
+	all, err := d.kernels.List()
+	if err != nil || len(all) == 0 {
 		return "", "", &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "there is no kernel for a guest", Hint: "caisson vm kernel import", Cause: err}
+	}
+	k := all[0]
+	if from != nil {
+		for _, other := range all {
+			if strings.Contains(from.Boot, "-"+other.Digest[:16]+"-") {
+				k = other
+			}
+		}
 	}
 	agent, err := guest.OpenAgent()
 	if err != nil {
@@ -203,17 +228,42 @@ func (p *boxPlan) show(name, target string, dir bool) error {
 	return nil
 }
 
+// disk makes a disk of the machine's own, which its snapshots have, too: a new one, which is
+// empty, or the one that was written down.
+func (p *boxPlan) disk(s *sandbox.Spec, serial string, mode os.FileMode, from *written) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(s.StateDir, serial), os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return nil, unkept(err)
+	}
+	p.opened = append(p.opened, f)
+	p.kept = append(p.kept, serial)
+	if from == nil {
+		return f, nil
+	}
+	was, err := os.Open(filepath.Join(from.dir, serial))
+	if err == nil {
+		defer was.Close()
+		err = duplicateDisk(f, was)
+	}
+	if err != nil {
+		return nil, unkept(err)
+	}
+	return f, nil
+}
+
 // copy makes the disk with copies of what the machine mounts.
-func (p *boxPlan) copy(ctx context.Context, s *sandbox.Spec) error {
+func (p *boxPlan) copy(ctx context.Context, s *sandbox.Spec, from *written) error {
 	if len(s.Mounts) == 0 {
 		return nil
 	}
-	f, err := os.OpenFile(filepath.Join(s.StateDir, copiesSerial), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+	f, err := p.disk(s, copiesSerial, 0o644, from)
 	if err != nil {
-		return unkept(err)
+		return err
 	}
-	p.opened = append(p.opened, f)
 	p.spec.Mounts = append(p.spec.Mounts, sandbox.Mount{Source: f, Name: f.Name(), Target: boxCopies})
+	if from != nil {
+		return nil
+	}
 	return writeCopies(ctx, s, f)
 }
 

@@ -21,6 +21,7 @@ type instance struct {
 	console *console
 	opener  *wire.Opener
 	orders  *orders
+	mark    wire.Mark
 
 	base  sandbox.Usage // when the agent began
 	ended chan struct{}

@@ -40,7 +40,7 @@ func newSpec(t testing.TB, change func(*sandbox.Spec)) *sandbox.Spec {
 	t.Helper()
 	dir := t.TempDir()
 	layout := filepath.Join(dir, "layout")
-	imagetest.New(t, imagetest.Config{}, imagetest.Programs(t, "sh", "cat", "id", "uname", "dd", "df", "head", "sleep", "ls"),
+	imagetest.New(t, imagetest.Config{}, imagetest.Programs(t, "sh", "cat", "id", "uname", "dd", "df", "head", "sleep", "ls", "od", "wc"),
 		imagetest.Layer(t, "etc/", "etc/passwd=root:x:0:0::/root:/bin/sh\n")).Layout(layout)
 	ref, err := reference.Parse(layout)
 	if err != nil {

@@ -3,6 +3,7 @@
 package microvm
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"strconv"
@@ -76,16 +77,16 @@ const (
 	staysFor = 10 * 365 * 24 * time.Hour
 )
 
+// hostname is what the machine is called.
+func hostname(s *sandbox.Spec) string { return cmp.Or(s.Hostname, "sandbox") }
+
 // config is what the machine is to be.
 func config(s *sandbox.Spec, mark wire.Mark) *boot.Config {
 	u := s.User
 	c := &boot.Config{
-		Hostname: s.Hostname, Root: "root", Time: time.Now().UnixNano(),
+		Hostname: hostname(s), Root: "root", Time: time.Now().UnixNano(),
 		Argv: []string{guest.AgentArgv0, "-filter", "-stay", staysFor.String(), "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)},
 		Env:  []string{agent.MarkVariable + "=" + mark.String(), agent.OOMVariable + "=1"},
-	}
-	if c.Hostname == "" {
-		c.Hostname = "sandbox"
 	}
 	if len(s.Mounts) > 0 {
 		c.Copies = copiesSerial

@@ -82,6 +82,9 @@ func (q *qemu) argv(program string, m *machine) []string {
 		"-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-" + bus + ",rng=rng",
 		"-kernel", boxKernel, "-initrd", boxInitrd, "-append", q.commandLine(),
 	}
+	if m.incoming {
+		argv = append(argv, "-incoming", "defer")
+	}
 	for _, d := range m.disks {
 		// Without locks: a monitor in hostile hands could hold one that keeps others out.
 		argv = append(argv, "-drive", "id="+d.serial+",if=none,format=raw,readonly=on,file.locking=off,file="+d.file,

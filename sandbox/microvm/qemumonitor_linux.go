@@ -20,6 +20,8 @@ type qemuMonitor struct {
 
 	qmp *qmp
 	nic *nic
+
+	saved bool // it was written down before
 }
 
 // connect waits for QEMU at all of the sockets, and greets it.

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"syscall"
 	"time"
 )
 
@@ -28,8 +30,9 @@ type qmpAnswer struct {
 	Error *struct {
 		Desc string `json:"desc"`
 	} `json:"error"`
-	Event string          `json:"event"`
-	QMP   json.RawMessage `json:"QMP"`
+	Return json.RawMessage `json:"return"`
+	Event  string          `json:"event"`
+	QMP    json.RawMessage `json:"QMP"`
 }
 
 const (
@@ -68,42 +71,67 @@ func (m *qmp) read() {
 
 var errMonitorGone = errors.New("the machine monitor has ended")
 
-// call runs one command and waits until it was done. When ctx ends first it may still be
-// done later.
+// call runs a command that takes nothing and returns nothing.
 func (m *qmp) call(ctx context.Context, command string) error {
+	_, err := m.ask(ctx, command, nil, nil)
+	return err
+}
+
+// ask runs one command and waits until it was done. When ctx ends first it may still be
+// done later. A file goes with it to QEMU; the connection is a socket then.
+func (m *qmp) ask(ctx context.Context, command string, arguments map[string]any, file *os.File) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, qmpTimeout)
 	defer cancel()
 	select {
 	case m.turn <- struct{}{}:
 		defer func() { <-m.turn }()
 	case <-ctx.Done():
-		return fmt.Errorf("%s: %w", command, context.Cause(ctx))
+		return nil, fmt.Errorf("%s: %w", command, context.Cause(ctx))
 	}
 	m.last++
-	b, err := json.Marshal(map[string]any{"execute": command, "id": m.last})
-	if err != nil {
-		return err
+	line := map[string]any{"execute": command, "id": m.last}
+	if arguments != nil {
+		line["arguments"] = arguments
 	}
-	if err := m.conn.SetWriteDeadline(time.Now().Add(qmpTimeout)); err != nil {
-		return err
-	}
-	if _, err := m.conn.Write(append(b, '\n')); err != nil {
-		return fmt.Errorf("%s: %w", command, err)
+	if err := m.send(line, file); err != nil {
+		return nil, fmt.Errorf("%s: %w", command, err)
 	}
 	for {
 		select {
 		case a, ok := <-m.answers:
 			switch {
 			case !ok:
-				return fmt.Errorf("%s: %w", command, errMonitorGone)
+				return nil, fmt.Errorf("%s: %w", command, errMonitorGone)
 			case a.ID != m.last: // of a command that was given up
 			case a.Error != nil:
-				return fmt.Errorf("%s: QEMU says %q", command, a.Error.Desc)
+				return nil, fmt.Errorf("%s: QEMU says %q", command, a.Error.Desc)
 			default:
-				return nil
+				return a.Return, nil
 			}
 		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", command, context.Cause(ctx))
+			return nil, fmt.Errorf("%s: %w", command, context.Cause(ctx))
 		}
 	}
+}
+
+func (m *qmp) send(line map[string]any, file *os.File) error {
+	b, err := json.Marshal(line)
+	if err != nil {
+		return err
+	}
+	if err := m.conn.SetWriteDeadline(time.Now().Add(qmpTimeout)); err != nil {
+		return err
+	}
+	b = append(b, '\n')
+	if file == nil {
+		_, err = m.conn.Write(b)
+		return err
+	}
+	conn, ok := m.conn.(*net.UnixConn)
+	if !ok {
+		return errors.New("a file cannot go this way")
+	}
+	// The bytes that it goes with are few enough to be sent at once.
+	_, _, err = conn.WriteMsgUnix(b, syscall.UnixRights(int(file.Fd())), nil)
+	return err
 }

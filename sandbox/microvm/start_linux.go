@@ -21,7 +21,12 @@ import (
 const bootTimeout = 3 * time.Minute
 
 // Start boots a machine and returns when its agent begins.
-func (d *Driver) Start(ctx context.Context, s *sandbox.Spec) (_ sandbox.Instance, err error) {
+func (d *Driver) Start(ctx context.Context, s *sandbox.Spec) (sandbox.Instance, error) {
+	return d.start(ctx, s, nil)
+}
+
+// start makes a machine that begins, or that goes on from what was written down of it.
+func (d *Driver) start(ctx context.Context, s *sandbox.Spec, from *written) (_ sandbox.Instance, err error) {
 	if err := check(s); err != nil {
 		return nil, err
 	}
@@ -38,7 +43,7 @@ func (d *Driver) Start(ctx context.Context, s *sandbox.Spec) (_ sandbox.Instance
 	if i.monitor, err = d.vmm.prepare(socketDir(s.StateDir), s, i.console); err != nil {
 		return nil, err
 	}
-	if i.box, err = d.startBox(ctx, s, i.monitor); err != nil {
+	if i.box, err = d.startBox(ctx, s, i.monitor, from); err != nil {
 		i.monitor.close()
 		return nil, err
 	}
@@ -55,11 +60,18 @@ func (d *Driver) Start(ctx context.Context, s *sandbox.Spec) (_ sandbox.Instance
 	if err := i.monitor.connect(booting, i.box.ended); err != nil {
 		return nil, err
 	}
-	mark := wire.NewMark()
-	if err := i.configure(booting, config(s, mark)); err != nil {
+	i.orders = newOrders(i.monitor.control())
+	if from != nil {
+		i.mark, _ = wire.ParseMark(from.Mark)
+		err = i.goOnFrom(booting, from, hostname(s))
+	} else {
+		i.mark = wire.NewMark()
+		err = i.configure(booting, config(s, i.mark))
+	}
+	if err != nil {
 		return nil, err
 	}
-	i.opener, i.orders = wire.NewOpener(i.monitor.channel(), mark), newOrders(i.monitor.control())
+	i.opener = wire.NewOpener(i.monitor.channel(), i.mark)
 	i.base = i.box.now()
 	go i.follow()
 	return i, nil

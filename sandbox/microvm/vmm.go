@@ -4,6 +4,7 @@ package microvm
 
 import (
 	"context"
+	"io"
 	"math"
 	"net"
 	"runtime"
@@ -38,6 +39,10 @@ type monitor interface {
 	// twice.
 	pause(ctx context.Context) error
 	resume(ctx context.Context) error
+	// save writes a machine whose processors stand still to w, and they do so afterwards,
+	// after an error too. load has one that is incoming go on from there: it stands still.
+	save(ctx context.Context, w io.Writer) error
+	load(ctx context.Context, r io.Reader) error
 	close()
 }
 
@@ -48,6 +53,7 @@ type machine struct {
 	processors int
 	disks      []disk
 	network    *sandbox.Network // nil is none
+	incoming   bool             // it does not boot, and waits for load
 }
 
 // disk is a block device of a machine.

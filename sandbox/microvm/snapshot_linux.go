@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package microvm
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+var (
+	_ sandbox.Snapshotter = (*instance)(nil)
+	_ sandbox.Restorer    = (*Driver)(nil)
+)
+
+// What is in a snapshot, beside the disks that belong to the machine.
+const (
+	memoryFile  = "memory"       // the machine's memory and devices, as its monitor has them
+	machineFile = "machine.json" // a written
+)
+
+// written is a machine that was written down.
+type written struct {
+	made
+	// Mark begins sessions with its agent.
+	Mark string `json:"mark"`
+	// Size and Digest are those of its memory. QEMU trusts what it reads.
+	Size   int64  `json:"size"`
+	Digest string `json:"digest"`
+
+	dir string
+}
+
+// maxMachineFile is in bytes.
+const maxMachineFile = 64 << 10
+
+// readWritten reads what a snapshot says of itself.
+func readWritten(dir string) (*written, error) {
+	w := &written{dir: dir}
+	f, err := os.Open(filepath.Join(dir, machineFile))
+	if err == nil {
+		defer f.Close()
+		var b []byte
+		if b, err = io.ReadAll(io.LimitReader(f, maxMachineFile)); err == nil {
+			err = json.Unmarshal(b, w)
+		}
+	}
+	if err == nil {
+		_, err = wire.ParseMark(w.Mark)
+	}
+	if err != nil {
+		return nil, &sandbox.Error{Op: "resume sandbox", Kind: sandbox.ErrInvalid, Problem: "its snapshot cannot be read", Cause: err}
+	}
+	if info, err := os.Lstat(filepath.Join(dir, memoryFile)); err != nil || !info.Mode().IsRegular() || info.Size() != w.Size {
+		return nil, &sandbox.Error{Op: "resume sandbox", Kind: sandbox.ErrUnavailable, Problem: "its memory is not on the disk as it was written there",
+			Hint: "look at the disk of the state directory", Cause: errors.Join(sandbox.ErrMisfit, err)}
+	}
+	return w, nil
+}
+
+// Snapshot writes the machine down while it stands still.
+func (i *instance) Snapshot(ctx context.Context, dir string, end bool) (err error) {
+	i.pausing.Lock()
+	defer i.pausing.Unlock()
+	if !i.stands {
+		defer func() {
+			if !end || err != nil {
+				err = errors.Join(err, i.goOn(context.WithoutCancel(ctx), ""))
+			}
+		}()
+		unfrozen, err := i.stop(ctx)
+		if err := errors.Join(unfrozen, err); err != nil {
+			return unwritten(err)
+		}
+	}
+	if !i.frozen { // a copy would go on before it is told what it is
+		return unwritten(errors.New("what runs inside does not stand still"))
+	}
+	return i.write(ctx, dir)
+}
+
+func unwritten(err error) error {
+	return &sandbox.Error{Op: "snapshot", Kind: sandbox.ErrUnavailable, Problem: "the virtual machine cannot be written down", Hint: "see whether the disk of the state directory is full", Cause: err}
+}
+
+// write writes a machine down that stands still.
+func (i *instance) write(ctx context.Context, dir string) error {
+	w := &written{made: i.box.made, Mark: i.mark.String()}
+	f, err := os.OpenFile(filepath.Join(dir, memoryFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return unwritten(err)
+	}
+	defer f.Close()
+	to := &summing{w: f, sum: sha256.New(), left: maxStream(i.box.made.Memory)}
+	err = i.monitor.save(ctx, to)
+	w.Size, w.Digest = to.size, hex.EncodeToString(to.sum.Sum(nil))
+	if err == nil {
+		err = f.Close()
+	}
+	for _, name := range i.box.kept {
+		if err == nil {
+			err = copyDisk(filepath.Join(dir, name), filepath.Join(i.box.dir, name))
+		}
+	}
+	var b []byte
+	if err == nil {
+		b, err = json.Marshal(w)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, machineFile), b, 0o600)
+	}
+	if err != nil {
+		return unwritten(err)
+	}
+	return nil
+}
+
+// maxStream bounds what a monitor writes of a machine of that many MiB: its memory, some
+// bytes for each page of it, and its devices.
+func maxStream(memory int64) int64 { return memory<<20 + memory<<14 + 64<<20 }
+
+// summing is a writer that counts, and takes no more than is left.
+type summing struct {
+	w    io.Writer
+	sum  hash.Hash
+	size int64
+	left int64
+}
+
+func (s *summing) Write(p []byte) (int, error) {
+	if int64(len(p)) > s.left {
+		return 0, errors.New("the machine monitor writes more than its machine has")
+	}
+	n, err := s.w.Write(p)
+	s.sum.Write(p[:n])
+	s.size += int64(n)
+	s.left -= int64(n)
+	return n, err
+}
+
+// Restore makes a machine that goes on from a snapshot.
+func (d *Driver) Restore(ctx context.Context, s *sandbox.Spec, dir string) (sandbox.Instance, error) {
+	w, err := readWritten(dir)
+	if err != nil {
+		return nil, err
+	}
+	return d.start(ctx, s, w)
+}
+
+// goOnFrom has a machine that has not begun go on from its memory.
+func (i *instance) goOnFrom(ctx context.Context, w *written, hostname string) error {
+	f, err := os.Open(filepath.Join(w.dir, memoryFile))
+	if err != nil {
+		return misfit(err.Error())
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if err := i.monitor.load(ctx, io.TeeReader(io.LimitReader(f, w.Size), sum)); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		return fmt.Errorf("%w: %w", sandbox.ErrMisfit, err)
+	}
+	// Up to here the monitor has it, in its box, and nothing of it has run.
+	if hex.EncodeToString(sum.Sum(nil)) != w.Digest {
+		return misfit("it is not as it was written")
+	}
+	return i.goOn(ctx, hostname)
+}
+
+func misfit(why string) error { return fmt.Errorf("%w: %s", sandbox.ErrMisfit, why) }
