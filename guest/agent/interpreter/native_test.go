@@ -40,7 +40,7 @@ func (n *native) ID() uint32              { return 1000 }
 func (n *native) Home() string            { return n.home }
 func (n *native) As(f func() error) error { return f() }
 func (n *native) Environ(own map[string]string) []string {
-	env := []string{"PATH=" + n.path, "HOME=" + n.home, "SANDBOX=yes", "PYTHONPATH=" + n.modules}
+	env := []string{"PATH=" + n.path, "HOME=" + n.home, "TMPDIR=" + n.home, "SANDBOX=yes", "PYTHONPATH=" + n.modules}
 	for k, v := range own {
 		env = append(env, k+"="+v)
 	}
