@@ -97,6 +97,9 @@ type Options struct {
 	// Unpack makes a tree below dir of an image that docker save wrote; the image
 	// store does when it is nil. Tests put a careless one here.
 	Unpack func(ctx context.Context, archive, dir string) error
+	// Copies says that the level has no read-write mounts: what code gets of the host's
+	// files are copies.
+	Copies bool
 	// Only are the cases to run, by ID; empty is all.
 	Only []string
 	// OnFinding, when set, is called with each finding as it comes.

@@ -61,9 +61,13 @@ func (s *suite) together(ctx context.Context, ids []string, report func(id strin
 	config := s.config
 	config.Only, config.Refused = ids, refused()
 	text, _ := json.Marshal(config)
+	access := sandbox.ReadWrite
+	if s.Copies {
+		access = sandbox.CopyOnWrite
+	}
 	sc := s.begin(ctx, func(c *session.Call) {
 		c.Mounts = append(c.Mounts, policy.MountWish{Source: s.data, Target: probe.AtData})
-		c.Workspace = &policy.MountWish{Source: s.workspace, Target: probe.AtWorkspace, Access: sandbox.ReadWrite, Shared: true}
+		c.Workspace = &policy.MountWish{Source: s.workspace, Target: probe.AtWorkspace, Access: access, Shared: !s.Copies}
 		c.Deny = hidden()
 		c.Env = map[string]string{"CAISSON_ATTACK_SECRET": s.secret}
 		c.Limits.Memory, c.Limits.Processes = 1<<30, 512

@@ -117,19 +117,9 @@ func (a *app) attack(cmd *cobra.Command, f *attackFlags) (*attack.Report, error)
 		return nil, err
 	}
 	defer opened.close()
-	if d, ok := a.drivers()[level]; ok {
-		caps, err := d.Probe(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if caps.Unusable != "" {
-			return nil, &sandbox.Error{Op: "attack " + level, Kind: sandbox.ErrUnsupported, Problem: caps.Unusable, Hint: cmp.Or(caps.Remedy, "caisson doctor says what is missing")}
-		}
-	} else if base, _, variant := strings.Cut(level, ":"); variant && a.drivers()[base] != nil {
-		return nil, &sandbox.Error{Op: "attack " + printable(level), Kind: sandbox.ErrUnsupported, Problem: "the attacks need files of this host, and none can be shown there",
-			Hint: "attack " + base}
-	} else {
-		return nil, &sandbox.Error{Op: "attack " + printable(level), Kind: sandbox.ErrUnsupported, Problem: "this build has no such level", Hint: "it has " + strings.Join(a.levelNames(), ", ")}
+	caps, err := a.attackable(ctx, level)
+	if err != nil {
+		return nil, err
 	}
 	program, err := os.Executable()
 	if err != nil {
@@ -150,12 +140,39 @@ func (a *app) attack(cmd *cobra.Command, f *attackFlags) (*attack.Report, error)
 	}
 	r, err := attack.Run(ctx, attack.Options{
 		Session: opened.Session, Isolation: level, State: a.statePath(), Program: program, Only: f.cases, OnFinding: progress,
-		Again: a.againIn(program), Open: a.office,
+		Again: a.againIn(program), Open: a.office, Copies: !caps.ReadWrite,
 	})
 	if ctx.Err() != nil {
 		return nil, &sandbox.Error{Op: "attack " + level, Kind: sandbox.ErrUnavailable, Problem: "it was interrupted; nothing that it planted is left"}
 	}
 	return r, err
+}
+
+// attackable is what a level can do, if it can be attacked here.
+func (a *app) attackable(ctx context.Context, level string) (sandbox.Capabilities, error) {
+	no := func(problem, hint string) (sandbox.Capabilities, error) {
+		return sandbox.Capabilities{}, &sandbox.Error{Op: "attack " + printable(level), Kind: sandbox.ErrUnsupported, Problem: problem, Hint: hint}
+	}
+	base, variant, varied := strings.Cut(level, ":")
+	d := a.drivers()[base]
+	if v, ok := d.(sandbox.Varied); ok && varied {
+		d = v.Variant(variant)
+	} else if varied {
+		d = nil
+	}
+	if d == nil {
+		return no("this build has no such level", "it has "+strings.Join(a.levelNames(), ", "))
+	}
+	caps, err := d.Probe(ctx)
+	switch {
+	case err != nil:
+		return caps, err
+	case varied && !caps.EROFS: // another engine's runtime
+		return no("the attacks need files of this host, and none can be shown there", "attack "+base)
+	case caps.Unusable != "":
+		return no(caps.Unusable, cmp.Or(caps.Remedy, "caisson doctor says what is missing"))
+	}
+	return caps, nil
 }
 
 // againIn makes commands of this program whose calls stand in the record of the attack.
