@@ -33,15 +33,15 @@ type machineTimes struct {
 func (s *stage) machineRows() []bench {
 	return []bench{
 		{"virtual machine, start to its agent's first answer, beside a bare QEMU with the same kernel", func(ctx context.Context) row {
-			return s.machines(ctx, "≤ 1.15", func(t *machineTimes) (ours, theirs took) { return t.Boot.took(), t.Bare.took() })
+			return s.machines(ctx, "≤ 1.15", "the other side is QEMU with the same devices, and ends at the word of the guest's first process", func(t *machineTimes) (ours, theirs took) { return t.Boot.took(), t.Bare.took() })
 		}},
 		{"virtual machine restored, beside its start", func(ctx context.Context) row {
-			return s.machines(ctx, "≤ 0.10", func(t *machineTimes) (ours, theirs took) { return t.Restore.took(), t.Boot.took() })
+			return s.machines(ctx, "≤ 0.10", "the other side is its start", func(t *machineTimes) (ours, theirs took) { return t.Restore.took(), t.Boot.took() })
 		}},
 	}
 }
 
-func (s *stage) machines(ctx context.Context, goal string, sides func(*machineTimes) (ours, theirs took)) row {
+func (s *stage) machines(ctx context.Context, goal, note string, sides func(*machineTimes) (ours, theirs took)) row {
 	no := func(err error) row { return row{goal: goal, notes: []string{"not measured: " + err.Error()}} }
 	u, dir := s.users[0], s.path("machines")
 	path, err := filepath.Abs(s.o.carrying)
@@ -72,7 +72,7 @@ func (s *stage) machines(ctx context.Context, goal string, sides func(*machineTi
 	}
 	r := p.row(goal)
 	r.who = u.name
-	r.notes = append(r.notes, on)
+	r.notes = append(r.notes, note, on)
 	if err := program.end(); err != nil {
 		r.notes = append(r.notes, err.Error())
 	}

@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/caisson-run/caisson/guest"
 	"github.com/caisson-run/caisson/guest/boot"
@@ -128,7 +129,7 @@ func firstAnswer(l net.Listener) error {
 		return err
 	}
 	defer c.Close()
-	if err := json.NewEncoder(c).Encode(&boot.Config{Hostname: "bench", Root: "root", Argv: []string{guest.AgentArgv0}}); err != nil {
+	if err := json.NewEncoder(c).Encode(&boot.Config{Hostname: "bench", Root: "root", Argv: []string{guest.AgentArgv0}, Time: time.Now().UnixNano()}); err != nil {
 		return err
 	}
 	var a boot.Answer

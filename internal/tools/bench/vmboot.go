@@ -44,14 +44,14 @@ func newMachines(ctx context.Context, dir string) (_ *machines, err error) {
 	if m.kernels, err = importKernel(dir); err != nil {
 		return nil, err
 	}
-	o := microvm.Options{Machine: microvm.Micro, Box: process.New(process.Options{}), Kernels: filepath.Join(dir, guestkernel.Dir)}
+	o := microvm.Options{Machine: microvm.Micro, Box: process.New(process.Options{KVM: true}), Kernels: filepath.Join(dir, guestkernel.Dir)}
 	m.driver = microvm.New(o)
 	caps, err := m.driver.Probe(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if caps.Unusable != "" {
-		m.on, o.Emulated = "emulated, since "+caps.Unusable, true
+		m.on, o.Emulated, o.Box = "emulated, since "+caps.Unusable, true, process.New(process.Options{})
 		m.driver = microvm.New(o)
 	}
 	saved, err := (&stage{dir: dir}).smallImage(ctx, user{}, "/bin/true")
