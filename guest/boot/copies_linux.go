@@ -21,10 +21,10 @@ func (c *Config) mountCopies() error {
 	return mount(device, copiesDir, "erofs", syscall.MS_RDONLY|hardened, "")
 }
 
-// show shows the copy of a mount, the n-th, at its target.
-func (m *Mount) show(at string, n int) error {
+// show shows the copy of a mount, the n-th, where its target is.
+func (c *Config) show(m *Mount, at string, n int) error {
 	from := filepath.Join(copiesDir, filepath.Base(m.Copy))
-	if m.Size == 0 {
+	if m.Part == nil {
 		if err := mount(from, at, "", syscall.MS_BIND, ""); err != nil {
 			return err
 		}
@@ -34,7 +34,7 @@ func (m *Mount) show(at string, n int) error {
 	if err := os.Mkdir(layer, 0o755); err != nil {
 		return err
 	}
-	if err := mount("changes", layer, "tmpfs", hardened, fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", m.Size, m.Inodes)); err != nil {
+	if err := c.mountPart(m.Part, layer, hardened); err != nil {
 		return err
 	}
 	if m.Dir {

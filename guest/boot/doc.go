@@ -53,12 +53,13 @@ type Config struct {
 	// Copies is the serial of the block device with copies of what the host mounts, an
 	// EROFS with a file or directory for each; empty is none.
 	Copies string `json:"copies,omitempty"`
-	// Layer is how many bytes of changes the root takes in memory; 0 is none: it is
-	// read-only then.
-	Layer int64 `json:"layer,omitempty"`
+	// Disk is the serial of the block device that parts lie on; empty is none.
+	Disk string `json:"disk,omitempty"`
+	// Layer takes changes of the root; nil is none: it is read-only then.
+	Layer *Part `json:"layer,omitempty"`
 	// Mounts are made in their order.
 	Mounts []Mount `json:"mounts,omitempty"`
-	// Memory bounds programs and what they write to a Mount, in bytes; 0 is no bound.
+	// Memory bounds programs and what they write to a Mount in memory, in bytes; 0 is no bound.
 	Memory int64 `json:"memory,omitempty"`
 	// Processes bounds how many there are, threads included; 0 is no bound.
 	Processes int64 `json:"processes,omitempty"`
@@ -69,20 +70,37 @@ type Config struct {
 	Time int64 `json:"time"`
 	// Network is the machine's one device; nil is none.
 	Network *Network `json:"network,omitempty"`
+
+	parts parts
 }
 
-// Mount is a private directory in memory, a copy of something of the host's, or nothing
-// over what is to be hidden.
+// Part is a piece of the disk with an ext4 file system, in bytes.
+type Part struct {
+	Offset int64 `json:"offset"`
+	Length int64 `json:"length"`
+}
+
+// parts are the pieces of the disk that were told to the kernel so far.
+type parts struct {
+	device string
+	n      int
+}
+
+// Mount is a private directory, a copy of something of the host's, or nothing over what is
+// to be hidden.
 type Mount struct {
 	Target string `json:"target"`
-	// Copy is the name of what is shown in Config.Copies, read-only, or with Size for
+	// Part is where the directory lies, or the changes over a copy; the file system there
+	// has the owner and mode. A directory without one is in memory.
+	Part *Part `json:"part,omitempty"`
+	// Copy is the name of what is shown in Config.Copies, read-only, or with a Part for
 	// changes over it.
 	Copy string `json:"copy,omitempty"`
 	// Hide covers the target with something empty that cannot be read; Dir says that
 	// it is a directory.
 	Hide bool `json:"hide,omitempty"`
 	Dir  bool `json:"dir,omitempty"`
-	// Size is in bytes, 0 is half of the memory; Inodes is how many files.
+	// Size, in bytes, and Inodes bound a directory in memory; 0 is half of it.
 	Size   int64  `json:"size,omitempty"`
 	Inodes int64  `json:"inodes,omitempty"`
 	Mode   uint32 `json:"mode,omitempty"`

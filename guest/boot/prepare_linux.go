@@ -56,8 +56,12 @@ func (c *Config) mountRoot() error {
 	if err := mount(device, "/image", "erofs", syscall.MS_RDONLY|syscall.MS_NODEV, ""); err != nil {
 		return err
 	}
-	size := max(c.Layer, 1<<20)
-	if err := mount("layer", "/layer", "tmpfs", syscall.MS_NODEV, fmt.Sprintf("mode=0755,size=%d", size)); err != nil {
+	if c.Layer != nil {
+		err = c.mountPart(c.Layer, "/layer", syscall.MS_NODEV)
+	} else {
+		err = mount("layer", "/layer", "tmpfs", syscall.MS_NODEV, "mode=0755,size=1048576")
+	}
+	if err != nil {
 		return err
 	}
 	for _, dir := range []string{"/layer/upper", "/layer/work"} {
@@ -111,7 +115,7 @@ func (c *Config) mountAll() error {
 		}
 		switch {
 		case m.Copy != "":
-			err = m.show(at, i)
+			err = c.show(&m, at, i)
 		case m.Hide && !m.Dir:
 			if err := os.WriteFile("/nothing", nil, 0); err != nil {
 				return err
@@ -119,6 +123,8 @@ func (c *Config) mountAll() error {
 			err = mount("/nothing", at, "", syscall.MS_BIND, "")
 		case m.Hide:
 			err = mount("nothing", at, "tmpfs", syscall.MS_RDONLY|syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC, "mode=0,size=4096,nr_inodes=1")
+		case m.Part != nil:
+			err = c.mountPart(m.Part, at, m.flags())
 		default:
 			err = m.scratch(at)
 		}
@@ -137,11 +143,14 @@ func (m *Mount) scratch(at string) error {
 	if m.Inodes > 0 {
 		options += ",nr_inodes=" + strconv.FormatInt(m.Inodes, 10)
 	}
-	flags := uintptr(syscall.MS_NOSUID | syscall.MS_NODEV)
+	return mount("scratch", at, "tmpfs", m.flags(), options)
+}
+
+func (m *Mount) flags() uintptr {
 	if m.NoExec {
-		flags |= syscall.MS_NOEXEC
+		return hardened | syscall.MS_NOEXEC
 	}
-	return mount("scratch", at, "tmpfs", flags, options)
+	return hardened
 }
 
 // inside is where something is mounted, which is made where it is missing. The image

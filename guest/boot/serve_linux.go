@@ -131,7 +131,7 @@ func (c *Config) enterRoot() error {
 	if err := mount("cgroup2", rootDir+"/sys/fs/cgroup", "cgroup2", hard|syscall.MS_RDONLY, ""); err != nil {
 		return err
 	}
-	if c.Layer == 0 {
+	if c.Layer == nil {
 		if err := mount("", rootDir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY|syscall.MS_NODEV, ""); err != nil {
 			return err
 		}

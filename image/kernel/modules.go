@@ -40,7 +40,7 @@ var needs = []need{
 	{names: []string{"vmw_vsock_virtio_transport"}, optional: true}, // Firecracker's
 	{names: []string{"virtio_net"}, optional: true},                 // without it there is no network
 	{names: []string{"virtio_rng"}, optional: true},                 // the host's random numbers
-	{names: []string{"erofs"}}, {names: []string{"overlay"}},
+	{names: []string{"erofs"}}, {names: []string{"ext4"}}, {names: []string{"overlay"}},
 }
 
 // maxModule is how large a module may be.

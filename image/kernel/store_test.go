@@ -44,7 +44,7 @@ kernel/l/libcrc32c.ko:
 kernel/f/erofs.ko: kernel/l/libcrc32c.ko
 kernel/x/unused.ko:
 `,
-		"modules.builtin":    "kernel/fs/overlayfs/overlay.ko\n",
+		"modules.builtin":    "kernel/fs/overlayfs/overlay.ko\nkernel/fs/ext4/ext4.ko\n",
 		"kernel/v/virtio.ko": "virtio", "kernel/v/virtio_ring.ko": "ring", "kernel/v/virtio_mmio.ko": "mmio", "kernel/b/virtio_blk.ko": "blk",
 		"kernel/h/virtio-rng.ko": "rng", "kernel/l/libcrc32c.ko": "crc", "kernel/f/erofs.ko": "erofs", "kernel/x/unused.ko": "unused",
 	})

@@ -57,12 +57,12 @@ func (b *box) Write(p []byte) (int, error) {
 const sampleEvery = 100 * time.Millisecond
 
 // startBox starts a monitor. It is the caller's to stop.
-func (d *Driver) startBox(ctx context.Context, s *sandbox.Spec, m monitor, from *written) (*box, error) {
+func (d *Driver) startBox(ctx context.Context, s *sandbox.Spec, m monitor, room *scratch, from *written) (*box, error) {
 	program, why, remedy := d.vmm.program()
 	if why != "" {
 		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: why, Hint: remedy}
 	}
-	plan, err := d.planBox(ctx, s, program, from)
+	plan, err := d.planBox(ctx, s, program, room, from)
 	if err != nil {
 		return nil, err
 	}
@@ -131,8 +131,8 @@ func (b *box) why() string {
 	return fmt.Sprintf("the machine monitor was ended by %s: %s", b.res.Signal, said)
 }
 
-// boxPlan is the sandbox of a monitor: this host's programs, the machine's kernel and disks
-// read-only, its sockets, and nothing else.
+// boxPlan is the sandbox of a monitor: this host's programs, the machine's kernel and disks,
+// its sockets, and nothing else. The disk for scratch is all that can be written to.
 type boxPlan struct {
 	spec    *sandbox.Spec
 	machine *machine
@@ -142,7 +142,7 @@ type boxPlan struct {
 }
 
 // planBox opens what a monitor sees. The caller closes it when the monitor has ended.
-func (d *Driver) planBox(ctx context.Context, s *sandbox.Spec, program string, from *written) (_ *boxPlan, err error) {
+func (d *Driver) planBox(ctx context.Context, s *sandbox.Spec, program string, room *scratch, from *written) (_ *boxPlan, err error) {
 	p := &boxPlan{spec: &sandbox.Spec{ID: s.ID, Hostname: "vm", User: sandbox.DefaultUser(), StateDir: s.StateDir}}
 	defer func() {
 		if err != nil {
@@ -161,7 +161,7 @@ func (d *Driver) planBox(ctx context.Context, s *sandbox.Spec, program string, f
 	if err != nil {
 		return nil, unkept(err)
 	}
-	p.machine = newMachine(s, info.Size())
+	p.machine = newMachine(s, info.Size(), room)
 	p.spec.Limits = monitorLimits(&s.Limits, p.machine.memory)
 	// A socket in a read-only mount can be connected to, and nothing be put beside it.
 	if err := errors.Join(p.show(socketDir(s.StateDir), boxSockets, true), p.show(image, boxKernel, false), p.show(initrd, boxInitrd, false)); err != nil {
@@ -179,6 +179,9 @@ func (d *Driver) planBox(ctx context.Context, s *sandbox.Spec, program string, f
 		}
 	}
 	if err := p.copy(ctx, s, from); err != nil {
+		return nil, err
+	}
+	if err := p.scratch(s, room, from); err != nil {
 		return nil, err
 	}
 	return p, p.root(ctx, shared)
@@ -265,6 +268,28 @@ func (p *boxPlan) copy(ctx context.Context, s *sandbox.Spec, from *written) erro
 		return nil
 	}
 	return writeCopies(ctx, s, f)
+}
+
+// scratch makes the disk that the machine writes to. It has its length, holes included, and
+// the monitor can make no file longer.
+func (p *boxPlan) scratch(s *sandbox.Spec, room *scratch, from *written) error {
+	if room.empty() {
+		return nil
+	}
+	f, err := p.disk(s, scratchSerial, 0o600, from)
+	if err == nil && from == nil {
+		err = room.format(f)
+	}
+	if err != nil {
+		return unkept(err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return unkept(err)
+	}
+	p.spec.Limits.FileSize = info.Size()
+	p.spec.Mounts = append(p.spec.Mounts, sandbox.Mount{Source: f, Name: f.Name(), Target: boxScratch, Access: sandbox.ReadWrite})
+	return nil
 }
 
 // root shows this host's programs, of which the monitor is one.

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/caisson-run/caisson/guest/boot"
+	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -33,4 +34,13 @@ func (o *orders) Give(ctx context.Context, order boot.Order) error { return o.gi
 // Order gives an order to the first process of a machine.
 func Order(ctx context.Context, i sandbox.Instance, o boot.Order) error {
 	return i.(*instance).orders.give(ctx, o)
+}
+
+// QEMUArgv is QEMU's command line for s.
+func QEMUArgv(s *sandbox.Spec) []string {
+	_, room, err := config(s, wire.NewMark())
+	if err != nil {
+		panic(err)
+	}
+	return (&qemu{machine: Micro, emulated: true}).argv("qemu", newMachine(s, 1, room))
 }

@@ -40,7 +40,7 @@ func newSpec(t testing.TB, change func(*sandbox.Spec)) *sandbox.Spec {
 	t.Helper()
 	dir := t.TempDir()
 	layout := filepath.Join(dir, "layout")
-	imagetest.New(t, imagetest.Config{}, imagetest.Programs(t, "sh", "cat", "id", "uname", "dd", "df", "head", "sleep", "ls", "od", "wc"),
+	imagetest.New(t, imagetest.Config{}, imagetest.Programs(t, "sh", "cat", "id", "uname", "dd", "df", "head", "sleep", "ls", "od", "wc", "rm"),
 		imagetest.Layer(t, "etc/", "etc/passwd=root:x:0:0::/root:/bin/sh\n")).Layout(layout)
 	ref, err := reference.Parse(layout)
 	if err != nil {
@@ -65,7 +65,7 @@ func newSpec(t testing.TB, change func(*sandbox.Spec)) *sandbox.Spec {
 	}
 	s := &sandbox.Spec{
 		ID: "sbx_vm" + rand.Text(), Root: root.Sandbox(), User: sandbox.DefaultUser(), Limits: sandbox.DefaultLimits(), StateDir: state,
-		Scratch: []sandbox.Scratch{{Target: "/home/user"}, {Target: "/tmp", Sticky: true, Size: 8 << 20}},
+		Scratch: []sandbox.Scratch{{Target: "/home/user"}, {Target: "/tmp", Sticky: true, Size: 8 << 20}, {Target: "/dev/shm", Memory: true, Sticky: true, Size: 256 << 20}},
 	}
 	s.Limits.Memory = 96 << 20
 	if change != nil {
@@ -198,15 +198,15 @@ func posture(t *testing.T, id string) {
 	}
 	for line := range strings.Lines(string(mounts)) {
 		f := strings.Fields(line)
-		if writable := strings.HasPrefix(f[3], "rw"); writable && f[1] != "/proc" && !strings.HasPrefix(f[1], "/dev") {
+		if writable := strings.HasPrefix(f[3], "rw"); writable && f[1] != "/proc" && f[1] != "/run/scratch" && !strings.HasPrefix(f[1], "/dev") {
 			t.Errorf("the monitor can write to %s", line)
 		}
 	}
 }
 
-// A program's own memory, and scratch, which is memory and of which the agent dies.
+// A program's own memory, and files in memory, of which the agent dies.
 func TestMemoryLimit(t *testing.T) {
-	for name, script := range map[string]string{"program": "dd if=/dev/zero of=/dev/null bs=300M count=1", "scratch": "dd if=/dev/zero of=/home/user/big bs=1M count=160"} {
+	for name, script := range map[string]string{"program": "dd if=/dev/zero of=/dev/null bs=300M count=1", "files": "dd if=/dev/zero of=/dev/shm/big bs=1M count=160"} {
 		t.Run(name, func(t *testing.T) {
 			m := start(t, newDriver(t, microvm.Micro), newSpec(t, nil))
 			_, err := m.client.Run(t.Context(), &sandbox.Exec{Argv: []string{"sh", "-c", script}, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"}, Stdout: &bytes.Buffer{}})
@@ -260,13 +260,11 @@ func TestRefusals(t *testing.T) {
 			s.Mounts = []sandbox.Mount{{Name: "a", Target: "/a", Access: sandbox.ReadWrite}}
 		}, sandbox.ErrUnsupported, "gets copies of this host's files"},
 		"a list of programs": {func(s *sandbox.Spec) { s.Executables = &sandbox.Executables{} }, sandbox.ErrUnsupported, "what is executed"},
-		"a speed of disk": {func(s *sandbox.Spec) {
-			s.Limits.IO, s.Limits.Explicit = 1<<20, map[sandbox.LimitName]bool{sandbox.LimitIO: true}
-		}, sandbox.ErrUnsupported, "limit io"},
-		"no size":           {func(s *sandbox.Spec) { s.Limits.Memory = 0 }, sandbox.ErrUnsupported, "has a size"},
-		"a name":            {func(s *sandbox.Spec) { s.User.Name = "a:b" }, sandbox.ErrInvalid, "no user's name"},
-		"a place":           {func(s *sandbox.Spec) { s.Scratch[0].Target = "/a/../b" }, sandbox.ErrInvalid, "nothing can be placed"},
-		"the kernel's view": {func(s *sandbox.Spec) { s.Scratch[0].Target = "/proc/a" }, sandbox.ErrInvalid, "nothing can be placed"},
+		"few files on much":  {func(s *sandbox.Spec) { s.Limits.Disk, s.Limits.Inodes = 64<<30, 100 }, sandbox.ErrUnsupported, "as few as"},
+		"no size":            {func(s *sandbox.Spec) { s.Limits.Memory = 0 }, sandbox.ErrUnsupported, "has a size"},
+		"a name":             {func(s *sandbox.Spec) { s.User.Name = "a:b" }, sandbox.ErrInvalid, "no user's name"},
+		"a place":            {func(s *sandbox.Spec) { s.Scratch[0].Target = "/a/../b" }, sandbox.ErrInvalid, "nothing can be placed"},
+		"the kernel's view":  {func(s *sandbox.Spec) { s.Scratch[0].Target = "/proc/a" }, sandbox.ErrInvalid, "nothing can be placed"},
 	} {
 		s := newSpec(t, tt.change)
 		_, err := d.Start(t.Context(), s)

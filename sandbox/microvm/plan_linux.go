@@ -80,11 +80,11 @@ const (
 // hostname is what the machine is called.
 func hostname(s *sandbox.Spec) string { return cmp.Or(s.Hostname, "sandbox") }
 
-// config is what the machine is to be.
-func config(s *sandbox.Spec, mark wire.Mark) *boot.Config {
+// config is what the machine is to be, and what it writes to.
+func config(s *sandbox.Spec, mark wire.Mark) (*boot.Config, *scratch, error) {
 	u := s.User
 	c := &boot.Config{
-		Hostname: hostname(s), Root: "root", Time: time.Now().UnixNano(),
+		Hostname: hostname(s), Root: rootSerial, Disk: scratchSerial,
 		Argv: []string{guest.AgentArgv0, "-filter", "-stay", staysFor.String(), "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)},
 		Env:  []string{agent.MarkVariable + "=" + mark.String(), agent.OOMVariable + "=1"},
 	}
@@ -93,10 +93,6 @@ func config(s *sandbox.Spec, mark wire.Mark) *boot.Config {
 	}
 	if s.Sudo {
 		c.Argv = append(c.Argv, "-sudo", "-programs", sandbox.ProgramDir)
-		c.Layer = s.RootSize
-		if c.Layer == 0 {
-			c.Layer = max(s.Limits.Disk, 64<<20)
-		}
 	}
 	if n := s.Network; n != nil {
 		c.Network = &boot.Network{Address: n.Address.String(), Gateway: n.Gateway.String(), MAC: gatewayMAC.String(), MTU: n.MTU}
@@ -107,23 +103,40 @@ func config(s *sandbox.Spec, mark wire.Mark) *boot.Config {
 	if s.Limits.Processes > 0 {
 		c.Processes = int64(s.Limits.Processes) + agentTasks
 	}
-	scratch, cow := s.Shares()
-	for _, sc := range scratch {
-		m := boot.Mount{Target: sc.Target, Dir: true, Size: sc.Size, Inodes: sc.Inodes, Mode: 0o755, UID: u.UID, GID: u.GID, NoExec: sc.Memory}
+	written, err := place(s, c)
+	return c, written, err
+}
+
+// place says what is mounted where, and what of it lies on the disk.
+func place(s *sandbox.Spec, c *boot.Config) (*scratch, error) {
+	w := &scratch{}
+	private, cow := s.Shares()
+	if s.Sudo {
+		c.Layer = w.part(s.RootSize, 0, 0o755, sandbox.RootUser())
+	}
+	for _, sc := range private {
+		m := boot.Mount{Target: sc.Target, Dir: true}
+		user := s.User
+		m.Mode = 0o755
 		if sc.Sticky {
-			m.Mode, m.UID, m.GID = 0o1777, 0, 0
+			m.Mode, user = 0o1777, sandbox.RootUser()
+		}
+		if sc.Memory {
+			m.Size, m.Inodes, m.UID, m.GID, m.NoExec = sc.Size, sc.Inodes, user.UID, user.GID, true
+		} else {
+			m.Part = w.part(sc.Size, sc.Inodes, m.Mode, user)
 		}
 		c.Mounts = append(c.Mounts, m)
 	}
 	for i, m := range s.Mounts {
 		b := boot.Mount{Target: m.Target, Dir: m.Dir, Copy: strconv.Itoa(i)}
 		if m.Access == sandbox.CopyOnWrite {
-			b.Size, b.Inodes = max(cow, 1<<20), s.Limits.Inodes
+			b.Part = w.part(cow, s.Limits.Inodes, 0o755, sandbox.RootUser())
 		}
 		c.Mounts = append(c.Mounts, b)
 	}
 	for _, m := range s.Masks {
 		c.Mounts = append(c.Mounts, boot.Mount{Target: m.Target, Hide: true, Dir: m.Dir})
 	}
-	return c
+	return w, w.divide(s.StateDir)
 }

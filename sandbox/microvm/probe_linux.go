@@ -13,7 +13,7 @@ import (
 // process, a machine of a few instructions on KVM.
 func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 	c := sandbox.Capabilities{
-		Limits: limits(), Root: true, Terminal: true, Masks: true, CopyOnWrite: true, InertSockets: true, Images: true, EROFS: true, ScratchInMemory: true, Pause: true, Snapshot: true,
+		Limits: limits(), Root: true, Terminal: true, Masks: true, CopyOnWrite: true, InertSockets: true, Images: true, EROFS: true, Pause: true, Snapshot: true,
 		NoSurvival: sandbox.Clause{Enforcement: sandbox.Off, Detail: noSurvival},
 		Network:    true, Wire: sandbox.WirePackets,
 	}
@@ -58,15 +58,15 @@ func (d *Driver) unusable(ctx context.Context) (why, remedy string) {
 func limits() map[sandbox.LimitName]sandbox.Clause {
 	caisson := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "by caisson"}
 	inside := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "by the guest's kernel"}
-	tmpfs := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "size of a tmpfs: what is written is memory and counts as such, too"}
-	noDisk := sandbox.Clause{Enforcement: sandbox.Off, Detail: "scratch is memory on this level, and there is no disk to slow down"}
+	disk := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "size of a file system on a disk of the machine's own"}
+	rate := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "by the machine's monitor, of all its disks together"}
 	return map[sandbox.LimitName]sandbox.Clause{
 		sandbox.LimitWall: caisson, sandbox.LimitOutput: caisson,
 		sandbox.LimitCPUTime:   {Enforcement: sandbox.Enforced, Detail: "of the whole machine, read several times a second"},
 		sandbox.LimitCPUs:      {Enforcement: sandbox.Enforced, Detail: "the machine's processors, and the share of its monitor"},
 		sandbox.LimitMemory:    {Enforcement: sandbox.Enforced, Detail: "by the guest's kernel, in a machine of that memory"},
 		sandbox.LimitProcesses: inside, sandbox.LimitOpenFiles: inside, sandbox.LimitFileSize: inside,
-		sandbox.LimitDisk: tmpfs, sandbox.LimitInodes: tmpfs, sandbox.LimitTmp: tmpfs,
-		sandbox.LimitIO: noDisk, sandbox.LimitIOPS: noDisk,
+		sandbox.LimitDisk: disk, sandbox.LimitInodes: disk, sandbox.LimitTmp: disk,
+		sandbox.LimitIO: rate, sandbox.LimitIOPS: rate,
 	}
 }

@@ -86,15 +86,29 @@ func (q *qemu) argv(program string, m *machine) []string {
 		argv = append(argv, "-incoming", "defer")
 	}
 	for _, d := range m.disks {
-		// Without locks: a monitor in hostile hands could hold one that keeps others out.
-		argv = append(argv, "-drive", "id="+d.serial+",if=none,format=raw,readonly=on,file.locking=off,file="+d.file,
-			"-device", "virtio-blk-"+bus+",drive="+d.serial+",serial="+d.serial)
+		argv = append(argv, "-drive", q.drive(m, d), "-device", "virtio-blk-"+bus+",werror=stop,drive="+d.serial+",serial="+d.serial)
 	}
 	if m.network != nil {
 		argv = append(argv, "-netdev", "stream,id=net,server=off,addr.type=unix,addr.path="+filepath.Join(boxSockets, networkSocket),
 			"-device", "virtio-net-"+bus+",netdev=net,csum=off,guest_csum=off,gso=off,guest_tso4=off,guest_tso6=off,guest_ufo=off,mac="+guestMAC.String()+",host_mtu="+strconv.Itoa(m.network.MTU)+rom)
 	}
 	return argv
+}
+
+// drive is QEMU's side of a disk. There are no locks: a monitor in hostile hands could hold
+// one that keeps others out. What a machine writes is nothing once it has ended, so none of
+// it is waited for.
+func (q *qemu) drive(m *machine, d disk) string {
+	s := "id=" + d.serial + ",if=none,format=raw,file.locking=off,file=" + d.file
+	if d.writable {
+		s += ",cache=unsafe"
+	} else {
+		s += ",readonly=on"
+	}
+	if m.io > 0 || m.iops > 0 {
+		s += fmt.Sprintf(",throttling.group=io,throttling.bps-read=%[1]d,throttling.bps-write=%[1]d,throttling.iops-read=%[2]d,throttling.iops-write=%[2]d", m.io, m.iops)
+	}
+	return s
 }
 
 // commandLine is the guest kernel's. A restart is how a machine ends: QEMU is told not to.

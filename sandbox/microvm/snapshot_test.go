@@ -184,7 +184,8 @@ func refusedSnapshots(t *testing.T, d sandbox.Driver, s *sandbox.Spec, dir strin
 		if tt.told == "" {
 			tt.told = string(told)
 		}
-		err := errors.Join(os.WriteFile(filepath.Join(at, "memory"), tt.memory, 0o600), os.WriteFile(filepath.Join(at, "machine.json"), []byte(tt.told), 0o600))
+		err := errors.Join(os.WriteFile(filepath.Join(at, "memory"), tt.memory, 0o600), os.WriteFile(filepath.Join(at, "machine.json"), []byte(tt.told), 0o600),
+			os.Link(filepath.Join(dir, "scratch"), filepath.Join(at, "scratch")))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,13 +37,21 @@ func (d *Driver) start(ctx context.Context, s *sandbox.Spec, from *written) (_ s
 		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "a virtual machine has a size", Hint: "set a limit of memory"}
 	}
 	i := &instance{id: s.ID, limits: s.Limits, console: newConsole(), ended: make(chan struct{})}
+	i.mark = wire.NewMark()
+	if from != nil {
+		i.mark, _ = wire.ParseMark(from.Mark)
+	}
+	what, room, err := config(s, i.mark)
+	if err != nil {
+		return nil, err
+	}
 	if err := os.Mkdir(socketDir(s.StateDir), 0o700); err != nil {
 		return nil, unkept(err)
 	}
 	if i.monitor, err = d.vmm.prepare(socketDir(s.StateDir), s, i.console); err != nil {
 		return nil, err
 	}
-	if i.box, err = d.startBox(ctx, s, i.monitor, from); err != nil {
+	if i.box, err = d.startBox(ctx, s, i.monitor, room, from); err != nil {
 		i.monitor.close()
 		return nil, err
 	}
@@ -62,11 +70,9 @@ func (d *Driver) start(ctx context.Context, s *sandbox.Spec, from *written) (_ s
 	}
 	i.orders = newOrders(i.monitor.control())
 	if from != nil {
-		i.mark, _ = wire.ParseMark(from.Mark)
 		err = i.goOnFrom(booting, from, hostname(s))
 	} else {
-		i.mark = wire.NewMark()
-		err = i.configure(booting, config(s, i.mark))
+		err = i.configure(booting, what)
 	}
 	if err != nil {
 		return nil, err
@@ -81,6 +87,7 @@ var errSlow = fmt.Errorf("it did not boot within %v", bootTimeout)
 
 // configure tells the machine what it is to be, and waits until its agent begins.
 func (i *instance) configure(ctx context.Context, c *boot.Config) error {
+	c.Time = time.Now().UnixNano()
 	b, err := json.Marshal(c)
 	if err != nil {
 		return err

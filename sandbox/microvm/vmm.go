@@ -52,14 +52,16 @@ type machine struct {
 	memory     int64 // in MiB
 	processors int
 	disks      []disk
+	io, iops   int64            // of all disks together, a second and in each direction; 0 is no bound
 	network    *sandbox.Network // nil is none
 	incoming   bool             // it does not boot, and waits for load
 }
 
 // disk is a block device of a machine.
 type disk struct {
-	serial string // which the guest knows it by
-	file   string // in the monitor's box
+	serial   string // which the guest knows it by
+	file     string // in the monitor's box
+	writable bool
 }
 
 // Where things are in the monitor's box.
@@ -69,12 +71,14 @@ const (
 	boxKernel  = "/run/vmlinux"
 	boxInitrd  = "/run/initrd"
 	boxCopies  = "/run/copies.erofs"
+	boxScratch = "/run/scratch"
 )
 
-// The serials of disks: the root, and the copies of what is mounted.
+// The serials of disks: the root, the copies of what is mounted, and what is written.
 const (
-	rootSerial   = "root"
-	copiesSerial = "copies"
+	rootSerial    = "root"
+	copiesSerial  = "copies"
+	scratchSerial = "scratch"
 )
 
 // guestShare is the guest kernel's own share of a machine's memory, with the agent's, in
@@ -83,14 +87,18 @@ func guestShare(memory int64) int64 { return 80<<20 + memory/32 }
 
 // newMachine is the machine for s. Its initial RAM disk, of that many bytes, is in its
 // memory twice while it boots.
-func newMachine(s *sandbox.Spec, initrd int64) *machine {
+func newMachine(s *sandbox.Spec, initrd int64, room *scratch) *machine {
 	m := &machine{
 		id: s.ID, processors: processors(&s.Limits), network: s.Network,
 		memory: (s.Limits.Memory + guestShare(s.Limits.Memory) + 2*initrd + 1<<20 - 1) >> 20,
-		disks:  []disk{{rootSerial, boxImage}},
+		disks:  []disk{{serial: rootSerial, file: boxImage}},
+		io:     s.Limits.IO, iops: s.Limits.IOPS,
 	}
 	if len(s.Mounts) > 0 {
-		m.disks = append(m.disks, disk{copiesSerial, boxCopies})
+		m.disks = append(m.disks, disk{serial: copiesSerial, file: boxCopies})
+	}
+	if !room.empty() {
+		m.disks = append(m.disks, disk{serial: scratchSerial, file: boxScratch, writable: true})
 	}
 	return m
 }

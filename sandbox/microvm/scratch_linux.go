@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package microvm
+
+import (
+	"crypto/rand"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/guest/boot"
+	"github.com/caisson-run/caisson/internal/linux/ext4"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// scratch is the disk that a machine writes to: a file with holes, and in it a file system
+// for each directory that has bounds of its own.
+type scratch struct {
+	systems []fileSystem
+	length  int64
+}
+
+// fileSystem is one of them, where the guest is told that it lies.
+type fileSystem struct {
+	ext4.Options
+	at *boot.Part
+}
+
+const (
+	// partsFrom is where the first lies: there is nothing before it that a kernel could
+	// take for a table of partitions.
+	partsFrom = 1 << 20
+	// leastFiles is how many files a file system has room for that should have fewer.
+	leastFiles = 16
+	// unbounded is the most that a directory without a bound may have, in bytes.
+	unbounded = 1 << 40
+	// usualFile is how many bytes are reckoned for each file where their number has no
+	// bound, as mke2fs does.
+	usualFile = 16 << 10
+)
+
+func (w *scratch) empty() bool { return len(w.systems) == 0 }
+
+// part adds a file system of that many bytes and files; 0 is no bound. Its place is known
+// once all are.
+func (w *scratch) part(size, files int64, mode uint32, owner sandbox.User) *boot.Part {
+	p := &boot.Part{}
+	o := ext4.Options{Size: size, Inodes: files, Mode: uint16(mode), UID: uint32(owner.UID), GID: uint32(owner.GID)}
+	rand.Read(o.UUID[:])
+	w.systems = append(w.systems, fileSystem{o, p})
+	return p
+}
+
+// divide gives each file system its place. One without a bound has what is free on the
+// host's disk.
+func (w *scratch) divide(stateDir string) error {
+	w.length = partsFrom
+	for i := range w.systems {
+		s := &w.systems[i]
+		if s.Size == 0 {
+			var fs unix.Statfs_t
+			if err := unix.Statfs(stateDir, &fs); err != nil {
+				return unkept(os.NewSyscallError("statfs", err))
+			}
+			s.Size = min(int64(fs.Bavail)*fs.Bsize, unbounded)
+		}
+		if s.Inodes == 0 {
+			s.Inodes = max(s.Size/usualFile, leastFiles)
+		}
+		n, err := s.Length()
+		if err != nil {
+			return err
+		}
+		s.at.Offset, s.at.Length = w.length, n
+		w.length += n
+	}
+	return nil
+}
+
+// format makes the file systems in f, which is empty.
+func (w *scratch) format(f *os.File) error {
+	if err := f.Truncate(w.length); err != nil {
+		return err
+	}
+	for _, s := range w.systems {
+		if err := ext4.Format(io.NewOffsetWriter(f, s.at.Offset), s.Options); err != nil {
+			return err
+		}
+	}
+	return nil
+}
