@@ -17,6 +17,12 @@ type Spec struct {
 	// Hostname inside; "sandbox" when empty.
 	Hostname string
 
+	// MachineID, 32 of 0-9a-f, is the sandbox's own, of machine-id(5), and its files tell
+	// that and Hostname: see NameFiles. Empty leaves the root's files as they are. A sandbox
+	// that is restored with others than it was written down with has these before anything
+	// runs on. A level that cannot set them fails.
+	MachineID string
+
 	// Root is the read-only tree everything else is placed on.
 	Root Root
 
