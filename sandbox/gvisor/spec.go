@@ -70,8 +70,8 @@ func newPlan(s *sandbox.Spec, f first, ids identity) (*plan, error) {
 	if img := s.Root.Image; img != nil && img.EROFS != nil {
 		p.rootImage(s, img)
 	}
-	if p.oci.Hostname == "" {
-		p.oci.Hostname = "sandbox"
+	if err := p.names(s); err != nil {
+		return nil, err
 	}
 	if s.Limits.Memory > 0 {
 		p.oci.Annotations[memoryAnnotation] = strconv.FormatInt(s.Limits.Memory, 10)

@@ -85,6 +85,10 @@ func adaptKernel() {
 	if wanted, err = parseChanges(said[ChangesAnnotation]); err != nil {
 		panic(err)
 	}
+	named, err := parseNames(said[NamesAnnotation])
+	if err != nil {
+		panic(err)
+	}
 	for _, table := range syscallTables {
 		withholdNamespaces(table)
 		startClocks(table)
@@ -93,6 +97,9 @@ func adaptKernel() {
 		}
 		if wanted != nil {
 			wanted.hold(table)
+		}
+		if named != nil {
+			named.hold(table)
 		}
 		nameLongArguments(table)
 		if noted != nil {
