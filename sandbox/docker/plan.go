@@ -60,6 +60,14 @@ func (d *Driver) newPlan(s *sandbox.Spec, mark wire.Mark, f *facts) (_ *plan, er
 		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "there is no system call filter for this machine", Cause: err}
 	}
 	p := &plan{spec: s, ids: ids, here: f.shared(d.opts.Runtime)}
+	if p.here {
+		s, p.opened, err = mounts.WithNames(s)
+		if err != nil {
+			p.close()
+			return nil, err
+		}
+		p.spec = s
+	}
 	p.inserts = f.inserts(os.Geteuid(), d.opts.Runtime)
 	p.terminals = p.inserts
 	defer func() {

@@ -510,3 +510,54 @@ func TestPodmanIsAskedForWhatItKnows(t *testing.T) {
 		t.Errorf("a comma: %v", err)
 	}
 }
+
+// Files that tell a name are shown over those of the root and the engine, once each. A runtime
+// with a kernel of its own, or an engine elsewhere, is given none.
+func TestNames(t *testing.T) {
+	for _, tt := range []struct {
+		at      string
+		podman  bool
+		runtime string
+		want    string
+	}{
+		{at: "unix", want: "/etc/hostname /etc/hosts /etc/machine-id"},
+		{at: "unix", podman: true, want: "/etc/hostname /etc/hosts /etc/machine-id"},
+		{at: "unix", runtime: "runsc"},
+		{at: "tcp"},
+	} {
+		f := &facts{at: address{tt.at, "/"}, api: "1.41", podman: tt.podman, info: info{Runtimes: map[string]any{"runsc": true}}}
+		s := spec(t)
+		s.Hostname, s.MachineID = "sandbox-x", strings.Repeat("1", 32)
+		dir := s.Root.Dir.Name()
+		for _, name := range []string{"etc/hostname", "etc/hosts", "etc/machine-id"} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte("the root's\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if tt.want == "" {
+			s.Root.Binds = nil
+		}
+		p, err := New(Options{Runtime: tt.runtime}).newPlan(s, [32]byte{}, f)
+		if err != nil {
+			if tt.want == "" {
+				continue // the root is a directory of this host
+			}
+			t.Fatal(err)
+		}
+		defer p.close()
+		var got []string
+		for _, m := range p.spec.Mounts {
+			got = append(got, m.Target)
+		}
+		if strings.Join(got, " ") != tt.want || p.request.Hostname != s.Hostname {
+			t.Errorf("%+v: %q, called %s", tt, got, p.request.Hostname)
+		}
+		seen := map[string]bool{}
+		for _, m := range p.request.HostConfig.Mounts {
+			if seen[m.Target] {
+				t.Errorf("%+v: %s twice", tt, m.Target)
+			}
+			seen[m.Target] = true
+		}
+	}
+}

@@ -38,7 +38,7 @@ func (p *plan) planRoot(f *facts) error {
 		}
 		p.root.tree, p.root.digest = root.Dir, root.Image.Digest
 		if p.here { // the image's own instead of the engine's, which tell of its host
-			if err := p.bindParts(filesIn(root.Dir, podmanFiles), f); err != nil {
+			if err := p.bindParts(filesIn(root.Dir, podmanFiles, p.targets()), f); err != nil {
 				return err
 			}
 		}
@@ -97,7 +97,7 @@ func (p *plan) bindParts(parts []part, f *facts) error {
 				}
 			}
 			if f.podman {
-				parts = append(parts, filesIn(p.spec.Root.Dir, podmanFiles)...)
+				parts = append(parts, filesIn(p.spec.Root.Dir, podmanFiles, p.targets())...)
 			}
 		}
 		p.bind(sandbox.Mount{Source: h, Name: path.Join("the root's ", part.path), Target: part.path, Dir: part.dir})
@@ -105,10 +105,11 @@ func (p *plan) bindParts(parts []part, f *facts) error {
 	return nil
 }
 
-// filesIn are those of names that are files in a root's /etc.
-func filesIn(root *os.File, names []string) (files []part) {
+// filesIn are those of names that are files in a root's /etc, over which nothing else is
+// mounted.
+func filesIn(root *os.File, names []string, over map[string]bool) (files []part) {
 	for _, name := range names {
-		if info, err := os.Lstat(filepath.Join(fdPath(root), "etc", name)); err == nil && info.Mode().IsRegular() {
+		if info, err := os.Lstat(filepath.Join(fdPath(root), "etc", name)); err == nil && info.Mode().IsRegular() && !over[path.Join("/etc", name)] {
 			files = append(files, part{path.Join("/etc", name), false})
 		}
 	}

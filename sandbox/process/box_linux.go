@@ -15,6 +15,7 @@ import (
 
 	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/internal/linux/landlock"
+	"github.com/caisson-run/caisson/internal/linux/mounts"
 	"github.com/caisson-run/caisson/internal/linux/seccomp"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -75,8 +76,14 @@ func (d *Driver) newBox(spec *sandbox.Spec, f first) (_ *box, err error) {
 			return nil, err
 		}
 	}
+	spec, named, err := mounts.WithNames(spec)
+	b := &box{spec: spec, opened: named}
+	if err != nil {
+		b.closeFiles()
+		return nil, err
+	}
 	p := &plan{spec: spec, first: f, tap: d.opts.TAP}
-	b := &box{spec: spec, plan: p}
+	b.plan = p
 	grouped := b.makeGroup(d.host()) // a fifth of the work, of which the rest knows nothing
 	defer func() {
 		if err != nil {
