@@ -108,7 +108,7 @@ var allRoads = flag.Bool("all-roads", false, "try the chapters about a sandbox's
 // themes are in the order in which they are tried.
 func themes() []theme {
 	return []theme{
-		{name: "Identity", tests: identityTests},
+		{name: "Identity", tests: slices.Concat(identityTests, nameTests)},
 		{name: "Root", tests: rootTests, made: true},
 		{name: "Image", tests: imageTests, made: true},
 		{name: "Network", tests: networkTests},

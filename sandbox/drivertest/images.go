@@ -71,6 +71,9 @@ func (s *suite) imageFixture(t *testing.T, mounts ...func(*sandbox.Spec)) *fixtu
 	return w
 }
 
+// imageID is what a careless author has left in an image.
+const imageID = "cccccccccccc4ccc8ccccccccccccccc"
+
 // testImage is a small image, made once.
 func (s *suite) testImage(ctx context.Context, t *testing.T, store *image.Store) (*image.Stored, error) {
 	dir := filepath.Join(s.dir, "layout")
@@ -78,8 +81,8 @@ func (s *suite) testImage(ctx context.Context, t *testing.T, store *image.Store)
 		own := func(h tar.Header) tar.Header { h.Uid, h.Gid = 1000, 1000; return h }
 		imagetest.New(t, imagetest.Config{},
 			imagetest.Programs(t, imagePrograms...),
-			imagetest.Layer(t, "etc/", "etc/passwd=root:x:0:0::/root:/bin/sh\napp:x:1000:1000::/srv:/bin/sh\n", "etc/hosts=10.9.8.7 "+canary+"\n",
-				"data/", "data/small=some text\n", "data/large="+strings.Repeat("0123456789abcdef", 100_000), "data/twice=>data/small", "data/link->small",
+			imagetest.Layer(t, "etc/", "etc/passwd=root:x:0:0::/root:/bin/sh\napp:x:1000:1000::/srv:/bin/sh\n", "etc/hosts=10.9.8.7 "+canary+"\n", "etc/machine-id="+imageID+"\n",
+				"var/", "var/lib->/workspace", "data/", "data/small=some text\n", "data/large="+strings.Repeat("0123456789abcdef", 100_000), "data/twice=>data/small", "data/link->small",
 				"data/out->/etc/shadow", "data/gone=x", own(tar.Header{Typeflag: tar.TypeDir, Name: "data/own/", Mode: 0o755}),
 				own(tar.Header{Typeflag: tar.TypeReg, Name: "data/own/secret", Mode: 0o600}), tar.Header{Typeflag: tar.TypeReg, Name: "data/roots", Mode: 0o600},
 				tar.Header{Typeflag: tar.TypeReg, Name: "data/setid", Mode: 0o6755}),

@@ -124,7 +124,7 @@ func dial(ctx context.Context, inst sandbox.Instance, spec *sandbox.Spec) (*gues
 	if err != nil {
 		return nil, err
 	}
-	return guest.NewClient(conn, guest.Options{User: spec.User, Limits: spec.Limits})
+	return guest.NewClient(conn, guest.Options{User: spec.User, Limits: spec.Limits, NewPrivileges: spec.Sudo})
 }
 
 // sample does what a Runner does for Exec.Sample.
