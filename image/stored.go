@@ -34,7 +34,7 @@ import (
 //   - The working directory is the one that was asked for, else the workspace,
 //     else the image's, else the home.
 //   - /etc/hosts, /etc/hostname and /etc/resolv.conf are ours, and the same in
-//     every sandbox. /proc, /sys, /dev, /tmp, /workspace and the homes exist.
+//     every image. /proc, /sys, /dev, /tmp, /workspace and the homes exist.
 type Stored struct {
 	// Digest is the manifest's, "sha256:…": what is recorded, and what every
 	// level gets.

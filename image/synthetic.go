@@ -11,8 +11,8 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// machineID is the same in every sandbox, so that it tells nothing about the
-// host and cannot tell two sandboxes apart. All zeros would be taken for
+// machineID is the same in every root, so that it tells nothing about the
+// host and cannot tell two sandboxes apart; persistent ones have their own over it. All zeros would be taken for
 // "not yet set" by what reads it.
 const machineID = "ca15500000000000000000000000c0de"
 

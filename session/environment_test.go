@@ -14,6 +14,7 @@ import (
 
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/registry"
 )
 
 // built is the environment that a call gets.
@@ -193,5 +194,33 @@ func TestProtecting(t *testing.T) {
 	// The placeholders are gone.
 	if _, err := os.Lstat(filepath.Join(dir, ".envrc")); !os.IsNotExist(err) {
 		t.Errorf(".envrc was left: %v", err)
+	}
+}
+
+// A directory of the operator's keeps its names; any other root has the sandbox's own.
+func TestNamesOfRoot(t *testing.T) {
+	for _, tt := range []struct {
+		root string
+		want registry.Names
+	}{{"", registry.Names{Host: "sandbox-x", Machine: "y"}}, {tree(t), registry.Names{}}} {
+		d := &stub{caps: func(*sandbox.Capabilities) {}}
+		b := newBench(t, d, nil)
+		call := call(t, func(c *Call) { c.Rootfs = tt.root })
+		r := &Invocation{Session: b.Session, Call: call, ID: NewID(), Kind: policy.StartSandbox, Origin: Origin{Names: registry.Names{Host: "sandbox-x", Machine: "y"}}}
+		v, err := r.Verdict()
+		if err != nil || v.Decision != policy.Allow {
+			t.Fatal(v, err)
+		}
+		r.Plan = v.Plan
+		e, err := r.Prepare(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (registry.Names{Host: e.Spec.Hostname, Machine: e.Spec.MachineID}); got != tt.want {
+			t.Errorf("%q: %+v", tt.root, got)
+		}
+		if err := r.Undo.Run(t.Context()); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -56,6 +56,8 @@ type Origin struct {
 	// nil for any other.
 	Life  *registry.Life
 	Reach *registry.Reach
+	// Names are what the sandbox calls itself; zero is what all do that are for one call.
+	Names registry.Names
 
 	ready   *made // the one-shot that was made ahead; nil without
 	oneshot bool  // the sandbox is for one program

@@ -96,7 +96,7 @@ func TestNoSecretInKeptMemory(t *testing.T) {
 }
 
 // A copy, and what went on from the disk, has the host's clock, random numbers and a token of
-// its own. Name, machine id and boot id of all sandboxes are the same, or the original's.
+// its own, as it has a host name and a machine id. The boot id is the original's.
 func TestWhatACopyHas(t *testing.T) {
 	l := openLiving(t, filepath.Join(t.TempDir(), "state"), "gvisor", cools(t, "{freeze: 1s, disk: 2s}"), func(o *persistent.SandboxesOptions) { o.EndOnClose = true })
 	s, err := l.Create(t.Context(), l.key, persistent.Create{})
@@ -116,8 +116,17 @@ func TestWhatACopyHas(t *testing.T) {
 		}
 		return a
 	}
-	if got := same("hostname; cat /etc/machine-id"); got != "sandbox\nca15500000000000000000000000c0de" {
-		t.Errorf("they are %q", got)
+	called := func(s *persistent.Sandbox) {
+		t.Helper()
+		want := s.Names.Host + "\n" + s.Names.Host + "\n" + s.Names.Machine
+		if got := l.sh(t, s.ID, "uname -n; cat /etc/hostname /etc/machine-id"); got != want || s.Names.Host == "" {
+			t.Errorf("%s is called %q, want %q", s.ID, got, want)
+		}
+	}
+	called(s)
+	called(copied)
+	if s.Names.Host == copied.Names.Host || s.Names.Machine == copied.Names.Machine {
+		t.Errorf("both are %+v", s.Names)
 	}
 	same("cat /proc/sys/kernel/random/boot_id")
 	if a, b := l.sh(t, s.ID, drawn), l.sh(t, copied.ID, drawn); a == b {
@@ -134,6 +143,8 @@ func TestWhatACopyHas(t *testing.T) {
 				t.Errorf("its clock says %d between %d and %d, %v", inside, before, after, err)
 			}
 			if id == s.ID {
+				l.coldAs(t, id, registry.OnDisk)
+				called(s)
 				l.coldAs(t, id, registry.OnDisk)
 			}
 		}

@@ -64,6 +64,9 @@ func TestMemoryOfATemplateOnGVisor(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("made in %s", time.Since(began).Round(time.Millisecond))
+		if got, want := l.sh(t, s.ID, "cat /proc/sys/kernel/hostname /etc/hostname"), s.Names.Host+"\n"+s.Names.Host; got != want {
+			t.Errorf("it is called %q, want %q", got, want)
+		}
 		return s.ID, l.sh(t, s.ID, "cat /tmp/drawn; [ -d /proc/$(cat /tmp/pid) ]")
 	}
 	_, first := make(l, persistent.Create{})

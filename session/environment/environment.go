@@ -55,6 +55,9 @@ type Options struct {
 	Program *Program
 	// Owner is whose templates count, before the operator's: the ID of a key, or empty.
 	Owner string
+	// Hostname and MachineID are what the sandbox calls itself, where they are not empty and
+	// the root is not a directory of the operator's, which has names of its own.
+	Hostname, MachineID string
 	// Step makes it the environment of a step of a build; nil for any other.
 	Step *Step
 	// Read are files that were read for the call. No code may change them.
@@ -130,6 +133,9 @@ func Open(ctx context.Context, o Options) (*Environment, error) {
 	}
 	if err := open(ctx); err != nil {
 		return nil, err
+	}
+	if o.Plan.Rootfs == nil {
+		e.Spec.Hostname, e.Spec.MachineID = o.Hostname, o.MachineID
 	}
 	if err := e.command(); err != nil {
 		return nil, err

@@ -52,7 +52,7 @@ func (n *creation) record(lifetime time.Duration) (*registry.Sandbox, error) {
 	}
 	rec.ID, rec.Owner, rec.Actor, rec.Name, rec.Metadata = registry.NewID("i", 20), n.key.ID, n.key.Actor(), n.name, c.Metadata
 	rec.Lifetime, rec.Idle, rec.AutoResume = lifetime, c.Idle, c.AutoResume
-	rec.Notes = c.Notes
+	rec.Notes, rec.Names = c.Notes, registry.NewNames()
 	if from != nil { // whom its ports let in, they let in as before, unless the caller says otherwise
 		rec.Notes = map[string]string{}
 		for name, note := range from.Sandbox.Notes {
@@ -177,7 +177,7 @@ func (n *creation) start(ctx context.Context, l locked, g *grant, r *session.Inv
 		now := n.b.o.Clock.Now()
 		s.State, s.Created, s.Started, s.Began, s.Ends = registry.Running, now, now, now, now.Add(s.Lifetime)
 		s.Isolation, s.Limits, s.Posture = a.Posture.Isolation, in.run.Plan.Limits, a.Posture
-		s.Sudo = in.env.Spec.Sudo
+		s.Sudo, s.Names = in.env.Spec.Sudo, in.run.Names
 		bound(s, now)
 		s.Wired, s.Network, s.Denied, s.Life = in.run.Network != nil, in.run.Hosts, in.run.Denied, in.life()
 		s.Placeholders, s.Workspace = maps.Clone(in.run.Placeholders()), n.workspace(ws)
@@ -248,5 +248,5 @@ func callFor(s *registry.Sandbox) *session.Call {
 
 // starting is the call that starts the sandbox of rec.
 func (g *grant) starting(rec *registry.Sandbox, call *session.Call) *session.Invocation {
-	return &session.Invocation{Session: g.session, Call: call, ID: session.NewID(), Kind: policy.StartSandbox, Name: rec.ID, Origin: session.Origin{Reach: rec.Reach}, Resources: session.Resources{Known: rec.Placeholders}}
+	return &session.Invocation{Session: g.session, Call: call, ID: session.NewID(), Kind: policy.StartSandbox, Name: rec.ID, Origin: session.Origin{Reach: rec.Reach, Names: rec.Names}, Resources: session.Resources{Known: rec.Placeholders}}
 }

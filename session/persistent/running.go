@@ -68,7 +68,7 @@ func (in *running) start(ctx context.Context, d sandbox.Driver, kept keptState) 
 			return err
 		}
 		if id := in.identity(); !maps.Equal(id.Env, m.told) {
-			if _, err := in.client.Resume(ctx, id); err != nil {
+			if err := tell(ctx, in.client, id); err != nil {
 				return err
 			}
 		}
@@ -135,11 +135,22 @@ func (in *running) connect(ctx context.Context) (*guest.Client, error) {
 		return nil, err
 	}
 	// It answers now, and knows what it is: also when it is a copy of another.
-	if _, err = client.Resume(ctx, in.identity()); err != nil {
+	if err = tell(ctx, client, in.identity()); err != nil {
 		client.Close()
 		return nil, err
 	}
 	return client, nil
+}
+
+// tell tells the agent about its sandbox. One that is not called what it is to be does not go
+// on: it would pass for another.
+func tell(ctx context.Context, client *guest.Client, id guest.Resume) error {
+	failed, err := client.Resume(ctx, id)
+	if why := failed["hostname"]; err == nil && why != "" {
+		err = &sandbox.Error{Op: "name sandbox", Kind: sandbox.ErrUnavailable, Problem: "its own host name and machine id could not be set: " + why,
+			Hint: "see whether there is memory left for it, and make a new one"}
+	}
+	return err
 }
 
 // identity is what the agent is told about its sandbox. Whose home it is, and
@@ -155,5 +166,5 @@ func (in *running) identity() guest.Resume {
 	if dir == in.env.Spec.User.Home {
 		dir = ""
 	}
-	return guest.Resume{Env: env, Dir: &dir}
+	return guest.Resume{Hostname: in.env.Spec.Hostname, Env: env, Dir: &dir}
 }

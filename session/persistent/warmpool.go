@@ -15,6 +15,7 @@ import (
 	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/registry"
 	"github.com/caisson-run/caisson/session/warmpool"
 )
 
@@ -231,7 +232,7 @@ func (p *warmPool) call(k warmKind) (*session.Invocation, error) {
 		t := p.o.Templates[k.template]
 		call.Image, call.Sudo = t.Image, t.Root
 	}
-	r := &session.Invocation{Session: k.grant.session, Call: call, ID: session.NewID(), Kind: policy.StartSandbox, Origin: session.Origin{Ahead: true}}
+	r := &session.Invocation{Session: k.grant.session, Call: call, ID: session.NewID(), Kind: policy.StartSandbox, Origin: session.Origin{Ahead: true, Names: registry.NewNames()}}
 	r.OfferRoot()
 	return r, nil
 }

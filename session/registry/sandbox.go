@@ -4,7 +4,9 @@ package registry
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -128,6 +130,9 @@ type Sandbox struct {
 	// Placeholders are those of its secrets, by their names: its programs have them
 	// as long as it lives, and those of its copies. None of them is a secret.
 	Placeholders map[string]string `json:"placeholders,omitempty"`
+	// Names are what it calls itself; zero for one of an earlier version, which has the names
+	// that all had.
+	Names Names `json:"names,omitzero"`
 	// Sudo says that its programs may become its own root.
 	Sudo bool `json:"sudo,omitempty"`
 	// Waits says that it ran when caisson was stopped, and goes on with the next
@@ -149,6 +154,21 @@ type Sandbox struct {
 	// Boots says that Kept has its files alone: it begins anew when it is resumed,
 	// which a caller has to ask for.
 	Boots bool `json:"boots,omitempty"`
+}
+
+// Names are what one sandbox calls itself, and no other does. They tell nothing of the host,
+// nor of what the sandbox is called outside.
+type Names struct {
+	Host    string `json:"host"`    // "sandbox-" and 12 of 0-9a-z
+	Machine string `json:"machine"` // 32 of 0-9a-f, as machine-id(5) has it
+}
+
+// NewNames are drawn at random.
+func NewNames() Names {
+	id := make([]byte, 16)
+	rand.Read(id)
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80 // version 4 of RFC 9562, as systemd's are
+	return Names{NewID("sandbox-", 12), hex.EncodeToString(id)}
 }
 
 // Life is what a sandbox that may outlive its caisson was made of, as far as that
