@@ -204,9 +204,10 @@ func posture(t *testing.T, id string) {
 	}
 }
 
-// A program's own memory, and files in memory, of which the agent dies.
+// The memory of a program that the agent has not started itself, and files in memory, of
+// which the agent dies.
 func TestMemoryLimit(t *testing.T) {
-	for name, script := range map[string]string{"program": "dd if=/dev/zero of=/dev/null bs=300M count=1", "files": "dd if=/dev/zero of=/dev/shm/big bs=1M count=160"} {
+	for name, script := range map[string]string{"program": "dd if=/dev/zero of=/dev/null bs=300M count=1; exec sleep 10000", "files": "dd if=/dev/zero of=/dev/shm/big bs=1M count=160"} {
 		t.Run(name, func(t *testing.T) {
 			m := start(t, newDriver(t, microvm.Micro), newSpec(t, nil))
 			_, err := m.client.Run(t.Context(), &sandbox.Exec{Argv: []string{"sh", "-c", script}, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"}, Stdout: &bytes.Buffer{}})
