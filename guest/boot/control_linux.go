@@ -121,10 +121,8 @@ func (o *Order) resume() error {
 			return fmt.Errorf("random numbers: %w", err)
 		}
 	}
-	if o.Hostname != "" {
-		if err := syscall.Sethostname([]byte(o.Hostname)); err != nil {
-			return fmt.Errorf("set the name: %w", err)
-		}
+	if err := o.setNames(); err != nil {
+		return fmt.Errorf("set the name: %w", err)
 	}
 	return setFrozen("0")
 }

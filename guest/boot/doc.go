@@ -18,6 +18,8 @@
 // machine's kernel, which is why nothing that is said here is trusted.
 package boot
 
+import "github.com/caisson-run/caisson/sandbox"
+
 // Port is the name of the virtio-serial port that is the channel, and ControlPort that of
 // the one that takes orders.
 const (
@@ -48,6 +50,8 @@ const (
 // Config is what a machine is to be.
 type Config struct {
 	Hostname string `json:"hostname"`
+	// Names are the files that tell the sandbox's names, of sandbox.Spec.NameFiles.
+	Names []sandbox.NameFile `json:"names,omitempty"`
 	// Root is the serial of the block device with the root file system, an EROFS.
 	Root string `json:"root"`
 	// Copies is the serial of the block device with copies of what the host mounts, an
@@ -143,8 +147,10 @@ type Order struct {
 	Time int64 `json:"time,omitempty"`
 	// Entropy is what the kernel draws other numbers by than a copy of it.
 	Entropy []byte `json:"entropy,omitempty"`
-	// Hostname is the sandbox's name.
-	Hostname string `json:"hostname,omitempty"`
+	// Hostname is the sandbox's name, and Names are the files that tell it, as in Config;
+	// without Hostname they stay.
+	Hostname string             `json:"hostname,omitempty"`
+	Names    []sandbox.NameFile `json:"names,omitempty"`
 }
 
 // Done says that the order of that number was carried out, or why not.

@@ -33,7 +33,7 @@ func (c *Config) prepare() error {
 	if err := os.WriteFile("/proc/sys/vm/overcommit_memory", []byte("1"), 0o644); err != nil {
 		return err
 	}
-	for _, step := range []func() error{c.mountRoot, devices, c.mountAll, c.group, c.connect} {
+	for _, step := range []func() error{c.mountRoot, devices, c.mountNames, c.mountAll, c.group, c.connect} {
 		if err := step(); err != nil {
 			return err
 		}

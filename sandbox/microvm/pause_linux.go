@@ -30,7 +30,7 @@ func (i *instance) Resume(ctx context.Context) error {
 	if !i.stands {
 		return nil
 	}
-	return i.goOn(ctx, "")
+	return i.goOn(ctx, nil)
 }
 
 // stop stops the machine; unfrozen is why the sandbox does not stand still inside.
@@ -44,14 +44,18 @@ func (i *instance) stop(ctx context.Context) (unfrozen, err error) {
 }
 
 // goOn has the processors go on, and then what the sandbox runs: with the time that it is,
-// other random numbers than a copy, and that name; "" is the one that it has.
-func (i *instance) goOn(ctx context.Context, hostname string) error {
+// other random numbers than a copy, and the names of s; nil are those that it has.
+func (i *instance) goOn(ctx context.Context, s *sandbox.Spec) error {
 	if err := i.told(i.monitor.resume(ctx)); err != nil {
 		return err
 	}
 	entropy := make([]byte, boot.EntropySize)
 	rand.Read(entropy)
-	err := i.orders.give(ctx, boot.Order{Do: boot.Resume, Time: time.Now().UnixNano(), Entropy: entropy, Hostname: hostname})
+	o := boot.Order{Do: boot.Resume, Time: time.Now().UnixNano(), Entropy: entropy}
+	if s != nil {
+		o.Hostname, o.Names = hostname(s), s.NameFiles()
+	}
+	err := i.orders.give(ctx, o)
 	if err != nil {
 		return &sandbox.Error{Op: "sandbox " + i.id, Kind: sandbox.ErrUnavailable, Problem: "the machine does not go on", Cause: err}
 	}

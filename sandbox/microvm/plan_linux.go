@@ -84,8 +84,8 @@ func hostname(s *sandbox.Spec) string { return cmp.Or(s.Hostname, "sandbox") }
 func config(s *sandbox.Spec, mark wire.Mark) (*boot.Config, *scratch, error) {
 	u := s.User
 	c := &boot.Config{
-		Hostname: hostname(s), Root: rootSerial, Disk: scratchSerial,
-		Argv: []string{guest.AgentArgv0, "-filter", "-stay", staysFor.String(), "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)},
+		Hostname: hostname(s), Names: s.NameFiles(), Root: rootSerial, Disk: scratchSerial,
+		Argv: []string{guest.AgentArgv0, "-stay", staysFor.String(), "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)},
 		Env:  []string{agent.MarkVariable + "=" + mark.String(), agent.OOMVariable + "=1"},
 	}
 	if len(s.Mounts) > 0 {
@@ -93,6 +93,9 @@ func config(s *sandbox.Spec, mark wire.Mark) (*boot.Config, *scratch, error) {
 	}
 	if s.Sudo {
 		c.Argv = append(c.Argv, "-sudo", "-programs", sandbox.ProgramDir)
+	} else {
+		// It needs no_new_privs, and root would have this kernel all the same.
+		c.Argv = append(c.Argv, "-filter")
 	}
 	if n := s.Network; n != nil {
 		c.Network = &boot.Network{Address: n.Address.String(), Gateway: n.Gateway.String(), MAC: gatewayMAC.String(), MTU: n.MTU}

@@ -75,7 +75,7 @@ func (i *instance) Snapshot(ctx context.Context, dir string, end bool) (err erro
 	if !i.stands {
 		defer func() {
 			if !end || err != nil {
-				err = errors.Join(err, i.goOn(context.WithoutCancel(ctx), ""))
+				err = errors.Join(err, i.goOn(context.WithoutCancel(ctx), nil))
 			}
 		}()
 		unfrozen, err := i.stop(ctx)
@@ -158,7 +158,7 @@ func (d *Driver) Restore(ctx context.Context, s *sandbox.Spec, dir string) (sand
 }
 
 // goOnFrom has a machine that has not begun go on from its memory.
-func (i *instance) goOnFrom(ctx context.Context, w *written, hostname string) error {
+func (i *instance) goOnFrom(ctx context.Context, w *written, s *sandbox.Spec) error {
 	f, err := os.Open(filepath.Join(w.dir, memoryFile))
 	if err != nil {
 		return misfit(err.Error())
@@ -175,7 +175,7 @@ func (i *instance) goOnFrom(ctx context.Context, w *written, hostname string) er
 	if hex.EncodeToString(sum.Sum(nil)) != w.Digest {
 		return misfit("it is not as it was written")
 	}
-	return i.goOn(ctx, hostname)
+	return i.goOn(ctx, s)
 }
 
 func misfit(why string) error { return fmt.Errorf("%w: %s", sandbox.ErrMisfit, why) }

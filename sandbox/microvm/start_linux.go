@@ -70,7 +70,7 @@ func (d *Driver) start(ctx context.Context, s *sandbox.Spec, from *written) (_ s
 	}
 	i.orders = newOrders(i.monitor.control())
 	if from != nil {
-		err = i.goOnFrom(booting, from, hostname(s))
+		err = i.goOnFrom(booting, from, s)
 	} else {
 		err = i.configure(booting, what)
 	}
