@@ -30,6 +30,14 @@ func openVerdict(flags uint32) verdict {
 	return verdict{test: &test{arg: flags, mask: unix.O_CREAT | tmpfile, then: refuseBits(flags+1, setID), not: allow}}
 }
 
+// fallocateVerdict refuses modes that take room of a disk beyond a file's end, and that
+// make a file longer without regard to RLIMIT_FSIZE: FALLOC_FL_KEEP_SIZE but for holes,
+// and FALLOC_FL_INSERT_RANGE. Programs know the error from file systems without them.
+func fallocateVerdict() verdict {
+	return among(1, 0, []uint32{0, unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE, unix.FALLOC_FL_COLLAPSE_RANGE, unix.FALLOC_FL_ZERO_RANGE},
+		allow, errno(unix.EOPNOTSUPP))
+}
+
 // mknodVerdict allows files, pipes and sockets, but no device.
 func mknodVerdict(mode uint32) verdict {
 	return among(mode, unix.S_IFMT, []uint32{0, unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK},

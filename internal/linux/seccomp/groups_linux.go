@@ -16,7 +16,7 @@ func groups() []group {
 	return []group{
 		// Open files.
 		{allow, `read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 close close_range
-			lseek dup dup2 dup3 flock ftruncate truncate fallocate fsync fdatasync sync sync_file_range syncfs
+			lseek dup dup2 dup3 flock ftruncate truncate fsync fdatasync sync sync_file_range syncfs
 			fadvise64 readahead sendfile splice tee vmsplice copy_file_range getdents getdents64 fstat fstatfs fchdir
 			fchown fgetxattr fsetxattr flistxattr fremovexattr`},
 		// Names of files.
@@ -61,6 +61,7 @@ func groups() []group {
 		{socketVerdict(), `socket`},
 		{setsockoptVerdict(), `setsockopt`},
 		{fcntlVerdict(), `fcntl`},
+		{fallocateVerdict(), `fallocate`},
 		{mmapVerdict(), `mmap`},
 		{refuseBits(1, unix.MFD_HUGETLB), `memfd_create`},
 		{refuseBits(2, shmHugeTLB), `shmget`},
