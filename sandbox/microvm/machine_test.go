@@ -10,8 +10,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -40,7 +42,7 @@ func newSpec(t testing.TB, change func(*sandbox.Spec)) *sandbox.Spec {
 	t.Helper()
 	dir := t.TempDir()
 	layout := filepath.Join(dir, "layout")
-	imagetest.New(t, imagetest.Config{}, imagetest.Programs(t, "sh", "cat", "id", "uname", "dd", "df", "head", "sleep", "ls", "od", "wc", "rm"),
+	imagetest.New(t, imagetest.Config{}, imagetest.Programs(t, "sh", "cat", "id", "uname", "dd", "df", "head", "sleep", "ls", "od", "rm"),
 		imagetest.Layer(t, "etc/", "etc/passwd=root:x:0:0::/root:/bin/sh\n")).Layout(layout)
 	ref, err := reference.Parse(layout)
 	if err != nil {
@@ -230,6 +232,7 @@ func TestPause(t *testing.T) {
 	if got := m.sh(now); got != "2001\nother\n" {
 		t.Fatalf("what it was told: %q", got)
 	}
+	frozen(t, m)
 	p := m.instance.(sandbox.Pauser)
 	for range 2 {
 		if err := p.Pause(t.Context()); err != nil {
@@ -247,6 +250,44 @@ func TestPause(t *testing.T) {
 	if got, want := m.sh(now), fmt.Sprintf("%d\nother\n", time.Now().UTC().Year()); got != want {
 		t.Errorf("its year and name after a pause: %q, want %q", got, want)
 	}
+}
+
+// frozen has what the sandbox runs stand still for a second, while the machine goes on.
+func frozen(t *testing.T, m *machine) {
+	t.Helper()
+	m.sh("while [ ! -e /tmp/stop ]; do read up idle < /proc/uptime; echo $up >> /tmp/ups; done > /dev/null 2>&1 &")
+	uptimes := func(file string) (all []float64) {
+		for _, word := range strings.Fields(m.sh("cat " + file)) {
+			up, err := strconv.ParseFloat(word, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, up)
+		}
+		return all
+	}
+	after := func(began float64) (all []float64) {
+		for t.Context().Err() == nil && (len(all) == 0 || all[len(all)-1] <= began) {
+			all = uptimes("/tmp/ups")
+		}
+		return all
+	}
+	after(uptimes("/proc/uptime")[0])
+	if err := microvm.Order(t.Context(), m.instance, boot.Order{Do: boot.Freeze}); err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(time.Second)
+	if err := microvm.Order(t.Context(), m.instance, boot.Order{Do: boot.Resume}); err != nil {
+		t.Fatal(err)
+	}
+	longest, last := 0.0, math.Inf(1)
+	for _, up := range after(uptimes("/proc/uptime")[0]) {
+		longest, last = max(longest, up-last), up
+	}
+	if longest < 0.9 {
+		t.Errorf("while it was to stand still it did something after %v s", longest)
+	}
+	m.sh("echo > /tmp/stop")
 }
 
 func TestRefusals(t *testing.T) {
