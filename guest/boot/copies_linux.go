@@ -3,6 +3,7 @@
 package boot
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -41,29 +42,30 @@ func (c *Config) show(m *Mount, at string, n int) error {
 		return m.layered(from, at, layer)
 	}
 	file := filepath.Join(layer, "file")
-	if err := duplicateFile(from, file); err != nil {
+	if err := duplicateFile(from, file); err != nil && !errors.Is(err, os.ErrExist) { // it may have been changed before
 		return err
 	}
 	return mount(file, at, "", syscall.MS_BIND, "")
 }
 
-// layered shows a directory with a layer over it that takes changes. The layer's top has the
-// owner and mode of what it lies over.
+// layered shows a directory with a layer over it that takes changes. The top of a new layer
+// has the owner and mode of what it lies over.
 func (m *Mount) layered(from, at, layer string) error {
 	upper, work := filepath.Join(layer, "upper"), filepath.Join(layer, "work")
 	var st syscall.Stat_t
 	if err := syscall.Stat(from, &st); err != nil {
 		return err
 	}
-	for _, dir := range []string{upper, work} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			return err
-		}
-	}
-	if err := os.Chown(upper, int(st.Uid), int(st.Gid)); err != nil {
+	if err := os.MkdirAll(work, 0o755); err != nil {
 		return err
 	}
-	if err := os.Chmod(upper, os.FileMode(st.Mode&0o777)); err != nil {
+	switch err := os.Mkdir(upper, 0o755); {
+	case err == nil:
+		err = errors.Join(os.Chown(upper, int(st.Uid), int(st.Gid)), os.Chmod(upper, os.FileMode(st.Mode&0o777)))
+		if err != nil {
+			return err
+		}
+	case !errors.Is(err, os.ErrExist):
 		return err
 	}
 	return mount("changes", at, "overlay", hardened, fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", from, upper, work))

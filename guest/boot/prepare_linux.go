@@ -65,7 +65,7 @@ func (c *Config) mountRoot() error {
 		return err
 	}
 	for _, dir := range []string{"/layer/upper", "/layer/work"} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
+		if err := os.MkdirAll(dir, 0o755); err != nil { // of a disk of before they are there
 			return err
 		}
 	}

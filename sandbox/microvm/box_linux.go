@@ -171,7 +171,7 @@ func (d *Driver) planBox(ctx context.Context, s *sandbox.Spec, program string, r
 	if p.made, err = d.madeOf(program, initrd, p.machine, s); err != nil {
 		return nil, unkept(err)
 	}
-	if from != nil {
+	if from.remembers() {
 		p.machine.incoming = true
 		if why := from.misfit(&p.made); why != "" {
 			return nil, &sandbox.Error{Op: "resume sandbox", Kind: sandbox.ErrUnsupported, Problem: "its memory was kept " + why,
@@ -201,7 +201,7 @@ func (d *Driver) kernelFor(shared string, from *written) (image, initrd string, 
 		return "", "", &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "there is no kernel for a guest", Hint: "caisson vm kernel import", Cause: err}
 	}
 	k := all[0]
-	if from != nil {
+	if from.remembers() {
 		for _, other := range all {
 			if strings.Contains(from.Boot, "-"+other.Digest[:16]+"-") {
 				k = other

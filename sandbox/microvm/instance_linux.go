@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caisson-run/caisson/guest/boot"
 	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -22,6 +23,7 @@ type instance struct {
 	opener  *wire.Opener
 	orders  *orders
 	mark    wire.Mark
+	parts   []boot.Part // of its disk
 
 	base  sandbox.Usage // when the agent began
 	ended chan struct{}

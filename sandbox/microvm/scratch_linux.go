@@ -90,3 +90,23 @@ func (w *scratch) format(f *os.File) error {
 	}
 	return nil
 }
+
+// parts is how the disk is divided.
+func (w *scratch) parts() []boot.Part {
+	var all []boot.Part
+	for _, s := range w.systems {
+		all = append(all, *s.at)
+	}
+	return all
+}
+
+// as divides it as it was before: what had no bound had another one then.
+func (w *scratch) as(parts []boot.Part) error {
+	if len(parts) != len(w.systems) {
+		return sandbox.Errorf(sandbox.ErrInvalid, "resume sandbox", "it was written down with other directories")
+	}
+	for i, p := range parts {
+		*w.systems[i].at = p
+	}
+	return nil
+}

@@ -14,13 +14,15 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/caisson-run/caisson/guest/boot"
 	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
 var (
-	_ sandbox.Snapshotter = (*instance)(nil)
-	_ sandbox.Restorer    = (*Driver)(nil)
+	_ sandbox.Snapshotter     = (*instance)(nil)
+	_ sandbox.FileSnapshotter = (*instance)(nil)
+	_ sandbox.Restorer        = (*Driver)(nil)
 )
 
 // What is in a snapshot, beside the disks that belong to the machine.
@@ -32,11 +34,15 @@ const (
 // written is a machine that was written down.
 type written struct {
 	made
+	// Parts are how its disk is divided.
+	Parts []boot.Part `json:"parts,omitempty"`
+	// Files says that there are its disks alone: it begins anew with them.
+	Files bool `json:"files,omitempty"`
 	// Mark begins sessions with its agent.
-	Mark string `json:"mark"`
+	Mark string `json:"mark,omitempty"`
 	// Size and Digest are those of its memory. QEMU trusts what it reads.
-	Size   int64  `json:"size"`
-	Digest string `json:"digest"`
+	Size   int64  `json:"size,omitempty"`
+	Digest string `json:"digest,omitempty"`
 
 	dir string
 }
@@ -55,11 +61,14 @@ func readWritten(dir string) (*written, error) {
 			err = json.Unmarshal(b, w)
 		}
 	}
-	if err == nil {
+	if err == nil && !w.Files {
 		_, err = wire.ParseMark(w.Mark)
 	}
 	if err != nil {
 		return nil, &sandbox.Error{Op: "resume sandbox", Kind: sandbox.ErrInvalid, Problem: "its snapshot cannot be read", Cause: err}
+	}
+	if w.Files {
+		return w, nil
 	}
 	if info, err := os.Lstat(filepath.Join(dir, memoryFile)); err != nil || !info.Mode().IsRegular() || info.Size() != w.Size {
 		return nil, &sandbox.Error{Op: "resume sandbox", Kind: sandbox.ErrUnavailable, Problem: "its memory is not on the disk as it was written there",
@@ -68,8 +77,24 @@ func readWritten(dir string) (*written, error) {
 	return w, nil
 }
 
+// remembers says whether a machine goes on from its memory; a nil one is new.
+func (w *written) remembers() bool { return w != nil && !w.Files }
+
 // Snapshot writes the machine down while it stands still.
-func (i *instance) Snapshot(ctx context.Context, dir string, end bool) (err error) {
+func (i *instance) Snapshot(ctx context.Context, dir string, end bool) error {
+	return i.standing(ctx, end, func() error { return i.write(ctx, dir, i.memory) })
+}
+
+// SnapshotFiles writes its disks alone.
+func (i *instance) SnapshotFiles(ctx context.Context, dir string) error {
+	return i.standing(ctx, true, func() error {
+		return i.write(ctx, dir, func(_ context.Context, _ string, w *written) error { w.Files = true; return nil })
+	})
+}
+
+// standing writes a machine down that stands still meanwhile, and afterwards where it did
+// before or is to end.
+func (i *instance) standing(ctx context.Context, end bool, write func() error) (err error) {
 	i.pausing.Lock()
 	defer i.pausing.Unlock()
 	if !i.stands {
@@ -86,27 +111,18 @@ func (i *instance) Snapshot(ctx context.Context, dir string, end bool) (err erro
 	if !i.frozen { // a copy would go on before it is told what it is
 		return unwritten(errors.New("what runs inside does not stand still"))
 	}
-	return i.write(ctx, dir)
+	return write()
 }
 
 func unwritten(err error) error {
 	return &sandbox.Error{Op: "snapshot", Kind: sandbox.ErrUnavailable, Problem: "the virtual machine cannot be written down", Hint: "see whether the disk of the state directory is full", Cause: err}
 }
 
-// write writes a machine down that stands still.
-func (i *instance) write(ctx context.Context, dir string) error {
-	w := &written{made: i.box.made, Mark: i.mark.String()}
-	f, err := os.OpenFile(filepath.Join(dir, memoryFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return unwritten(err)
-	}
-	defer f.Close()
-	to := &summing{w: f, sum: sha256.New(), left: maxStream(i.box.made.Memory)}
-	err = i.monitor.save(ctx, to)
-	w.Size, w.Digest = to.size, hex.EncodeToString(to.sum.Sum(nil))
-	if err == nil {
-		err = f.Close()
-	}
+// write writes a machine down that stands still: its memory, where that is wanted, its
+// disks, and what it was.
+func (i *instance) write(ctx context.Context, dir string, memory func(context.Context, string, *written) error) error {
+	w := &written{made: i.box.made, Parts: i.parts}
+	err := memory(ctx, dir, w)
 	for _, name := range i.box.kept {
 		if err == nil {
 			err = copyDisk(filepath.Join(dir, name), filepath.Join(i.box.dir, name))
@@ -123,6 +139,19 @@ func (i *instance) write(ctx context.Context, dir string) error {
 		return unwritten(err)
 	}
 	return nil
+}
+
+// memory writes the machine's memory.
+func (i *instance) memory(ctx context.Context, dir string, w *written) error {
+	f, err := os.OpenFile(filepath.Join(dir, memoryFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	to := &summing{w: f, sum: sha256.New(), left: maxStream(i.box.made.Memory)}
+	err = i.monitor.save(ctx, to)
+	w.Mark, w.Size, w.Digest = i.mark.String(), to.size, hex.EncodeToString(to.sum.Sum(nil))
+	return errors.Join(err, f.Close())
 }
 
 // maxStream bounds what a monitor writes of a machine of that many MiB: its memory, some

@@ -69,7 +69,11 @@ func TestSnapshot(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t, goroutines) })
 	d := newDriver(t, microvm.Micro)
 	// With one processor copies would draw the same: there is one order to draw in.
-	m := start(t, d, newSpec(t, func(s *sandbox.Spec) { s.Limits.CPUs = 1 }))
+	host := hostDir(t)
+	m := start(t, d, newSpec(t, func(s *sandbox.Spec) {
+		s.Limits.CPUs = 1
+		s.Mounts = []sandbox.Mount{source(t, host, "/cow", sandbox.CopyOnWrite), source(t, filepath.Join(host, "a"), "/home/user/two", sandbox.CopyOnWrite)}
+	}))
 	m.sh("echo kept > /home/user/a; " + drawing)
 	m.firstDraws("sandbox")
 	dir, began := t.TempDir(), time.Now()
@@ -88,7 +92,7 @@ func TestSnapshot(t *testing.T) {
 				}
 				drawn[draw] = name
 			}
-			if got := c.sh("cat /home/user/a; echo " + name + " > /home/user/a"); got != "kept\n" {
+			if got := c.sh("cat /home/user/a /cow/a; echo " + name + " > /home/user/a"); got != "kept\ntext\n" {
 				t.Errorf("it has %q", got)
 			}
 		})
@@ -99,6 +103,32 @@ func TestSnapshot(t *testing.T) {
 	t.Run("paused", func(t *testing.T) { snapshotPaused(t, m) })
 	t.Run("full disk", func(t *testing.T) { snapshotFull(t, m) })
 	t.Run("refused", func(t *testing.T) { refusedSnapshots(t, d, m.spec, dir) })
+	t.Run("files", func(t *testing.T) { snapshotFiles(t, d, m) })
+}
+
+// snapshotFiles begins anew with what a machine, which has ended by then, had on its disks.
+func snapshotFiles(t *testing.T, d sandbox.Driver, m *machine) {
+	const boot = "cat /proc/sys/kernel/random/boot_id"
+	m.sh("echo x > /cow/a; echo y > /cow/new; rm /cow/inner; echo z > /home/user/two")
+	first, dir := m.sh(boot), t.TempDir()
+	if err := m.instance.(sandbox.FileSnapshotter).SnapshotFiles(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.instance.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, restored{d, dir}, again(t, m.spec, "files"))
+	if got := c.sh("cat /home/user/a /cow/a /cow/new /home/user/two; cat /cow/inner 2>/dev/null || echo gone; cat /proc/sys/kernel/hostname"); got != "changed\nx\ny\nz\ngone\nfiles\n" {
+		t.Errorf("what was on its disks: %q", got)
+	}
+	if got := c.sh(boot); got == first {
+		t.Errorf("it has not begun anew: %s", got)
+	}
+	fewer := again(t, m.spec, "fewer")
+	fewer.Mounts = nil
+	if _, err := d.(sandbox.Restorer).Restore(t.Context(), fewer, dir); !errors.Is(err, sandbox.ErrInvalid) {
+		t.Errorf("with fewer directories: %v", err)
+	}
 }
 
 // Start implements sandbox.Driver.
@@ -185,7 +215,7 @@ func refusedSnapshots(t *testing.T, d sandbox.Driver, s *sandbox.Spec, dir strin
 			tt.told = string(told)
 		}
 		err := errors.Join(os.WriteFile(filepath.Join(at, "memory"), tt.memory, 0o600), os.WriteFile(filepath.Join(at, "machine.json"), []byte(tt.told), 0o600),
-			os.Link(filepath.Join(dir, "scratch"), filepath.Join(at, "scratch")))
+			os.Link(filepath.Join(dir, "copies"), filepath.Join(at, "copies")), os.Link(filepath.Join(dir, "scratch"), filepath.Join(at, "scratch")))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,13 +38,17 @@ func (d *Driver) start(ctx context.Context, s *sandbox.Spec, from *written) (_ s
 	}
 	i := &instance{id: s.ID, limits: s.Limits, console: newConsole(), ended: make(chan struct{})}
 	i.mark = wire.NewMark()
-	if from != nil {
+	if from.remembers() {
 		i.mark, _ = wire.ParseMark(from.Mark)
 	}
 	what, room, err := config(s, i.mark)
+	if err == nil && from != nil {
+		err = room.as(from.Parts)
+	}
 	if err != nil {
 		return nil, err
 	}
+	i.parts = room.parts()
 	if err := os.Mkdir(socketDir(s.StateDir), 0o700); err != nil {
 		return nil, unkept(err)
 	}
@@ -69,7 +73,7 @@ func (d *Driver) start(ctx context.Context, s *sandbox.Spec, from *written) (_ s
 		return nil, err
 	}
 	i.orders = newOrders(i.monitor.control())
-	if from != nil {
+	if from.remembers() {
 		err = i.goOnFrom(booting, from, s)
 	} else {
 		err = i.configure(booting, what)
