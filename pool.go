@@ -21,7 +21,8 @@ type Pool struct {
 	// and output. On the process level those of memory, cpus and processes may be
 	// tighter: a sandbox is held to them when the request gets it. A request that differs in anything
 	// else (looser or other limits, level, actor, language) runs as it would
-	// without the pool. It has no mounts, workspace, image, network and nothing to
+	// without the pool. It may have an image by its name, or a template; one made of what the
+	// name meant before is not used. It has no mounts, workspace, network and nothing to
 	// collect: what those name is looked at when the request comes.
 	For Request
 	// Ready is how many sandboxes wait at most, 1 to 128; 4 when it is 0. On the process

@@ -121,7 +121,7 @@ func (a *Admission) tellToolchains(p *policy.Plan, in *audit.Intent) {
 func (r *Invocation) build(ctx context.Context, a *Admission) (err error) {
 	if r.Question == nil { // people are asked about an environment that is made for them
 		if r.Kind == "" && r.Name == "" { // it does not go on between calls
-			if m := r.Session.takeReady(shapeOf(r.Call, &r.Decision, r.Program)); m != nil {
+			if m := r.takeReady(ctx); m != nil {
 				a.Env, err = m.adopt(r)
 				return err
 			}

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/caisson-run/caisson/image"
+	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/environment"
@@ -96,6 +98,8 @@ func (s Shape) CheckPristine() error {
 	switch {
 	case p.Workspace != nil || len(p.Mounts)+len(p.Volumes)+len(p.Toolchains) > 0 || p.PathTools != nil || p.Rootfs != nil || s.call.File != "":
 		return refuse("files of the host's", "they may change until the call comes; leave them out, or hand the program its data as input")
+	case p.Image != nil && p.Image.Path != nil:
+		return refuse("an image in a file of the host's", "it may change until the call comes; pull it, or build a template of it")
 	case p.Network != nil && s.call.Kind != policy.StartSandbox:
 		return refuse("a network", "leave it out")
 	case p.Network != nil && len(p.Network.Secrets)+len(p.Network.Ended()) > 0:
@@ -108,9 +112,10 @@ func (s Shape) CheckPristine() error {
 	return nil
 }
 
-// takeReady finds a sandbox that was made ahead for calls of a shape, and has it hold
-// their limits; nil when there is none.
-func (s *Session) takeReady(mine Shape) *made {
+// takeReady finds a sandbox that was made ahead for calls of a shape, of what the name of
+// their image means now, and has it hold their limits; nil when there is none.
+func (r *Invocation) takeReady(ctx context.Context) *made {
+	s, mine := r.Session, shapeOf(r.Call, &r.Decision, r.Program)
 	s.mu.Lock()
 	pools := s.pools
 	s.mu.Unlock()
@@ -119,17 +124,62 @@ func (s *Session) takeReady(mine Shape) *made {
 		if !yes || tighten && !p.tightens.Load() {
 			continue
 		}
-		m, ok := p.warm.Take()
+		was := r.Decision
+		digest, ok := r.imageNow(ctx)
+		var m *made
+		if ok {
+			m, ok = p.warm.Take(func(_ struct{}, m *made) bool { return m.digest() == digest })
+		}
 		if !ok {
+			r.Decision = was
 			continue
 		}
 		if !tighten || m.tighten(mine.plan.Limits) {
 			return m
 		}
+		r.Decision = was
 		p.tightens.Store(false) // nor will another take it
 		p.warm.Retire(m)
 	}
 	return nil
+}
+
+// imageNow is the digest of what the name of the call's image means now, empty without one,
+// and judges what it starts. It is not ok where there is a question, or an error: what is
+// made for the call tells them.
+func (r *Invocation) imageNow(ctx context.Context) (digest string, ok bool) {
+	p := r.Plan.Image
+	if p == nil {
+		return "", true
+	}
+	ref, err := reference.Parse(p.Ref)
+	if err != nil {
+		return "", false
+	}
+	images, err := image.OpenStore(r.Session.Images())
+	if err != nil {
+		return "", false
+	}
+	info, err := images.Get(ctx, ref, image.PullOptions{Insecure: r.Call.InsecureRegistry, Owner: owner(r.Call), Progress: r.Call.OnPull})
+	if err != nil {
+		return "", false
+	}
+	e := &environment.Environment{Image: info, Exec: &sandbox.Exec{Argv: r.Call.Argv}}
+	if r.Program == nil && !r.own {
+		if e.Exec.Argv = info.Command(r.Call.Entrypoint, r.Call.Argv); len(e.Exec.Argv) == 0 {
+			return "", false
+		}
+	}
+	err = r.judgeImage(ctx, e)
+	return info.Digest, err == nil && r.Question == nil
+}
+
+// digest is that of the image that it is made of; empty without one.
+func (m *made) digest() string {
+	if m.env.Image == nil {
+		return ""
+	}
+	return m.env.Image.Digest
 }
 
 // tighten has the level hold the sandbox to l, where it can.
@@ -154,6 +204,9 @@ func (m *made) adopt(r *Invocation) (*environment.Environment, error) {
 	}
 	if r.Program == nil {
 		w.Exec.Argv = r.Call.Argv
+		if w.Image != nil && !r.own {
+			w.Exec.Argv = w.Image.Command(r.Call.Entrypoint, r.Call.Argv)
+		}
 		return &w, nil
 	}
 	w.Exec.Argv = append(slices.Clone(m.env.Exec.Argv[:len(r.Program.Argv)+1]), r.Call.Argv...)

@@ -247,7 +247,7 @@ func readOut(ctx context.Context, r *Invocation) (*sandbox.Result, error) {
 		return nil, err
 	}
 	var w *environment.Environment
-	if m := r.Session.takeReady(shapeOf(r.Call, &r.Decision, r.Program)); m != nil {
+	if m := r.takeReady(ctx); m != nil {
 		w, err = m.adopt(r)
 	} else {
 		w, err = r.Prepare(ctx)

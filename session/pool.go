@@ -143,7 +143,7 @@ func (p *Pool) make(ctx context.Context) (_ *made, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := shapeOf(r.Call, &r.Decision, r.Program).CheckLasting(); err != nil {
+	if err := shapeOf(r.Call, &r.Decision, r.Program).CheckPristine(); err != nil {
 		return nil, err
 	}
 	w, err := r.Prepare(ctx)

@@ -268,7 +268,7 @@ func TestPoolRefuses(t *testing.T) {
 		{"process makes no sandboxes ahead", sandbox.ErrUnsupported, func(o *PoolOptions) { o.Like.Isolation = "process" }},
 		{"files of the host's", sandbox.ErrUnsupported, func(o *PoolOptions) { o.Like.Rootfs = tree(t) }},
 		{"files of the host's", sandbox.ErrUnsupported, func(o *PoolOptions) { o.Like.Mounts = []policy.MountWish{{Source: tree(t), Target: "/data"}} }},
-		{"container image", sandbox.ErrUnsupported, func(o *PoolOptions) { o.Like.Image = "docker.io/library/python:3" }},
+		{"in a file of the host's", sandbox.ErrUnsupported, func(o *PoolOptions) { o.Like.Image = "oci:" + tree(t) }},
 		{"terminal", sandbox.ErrUnsupported, func(o *PoolOptions) { o.Like.TTY = &sandbox.Terminal{} }},
 		{"to take out", sandbox.ErrUnsupported, func(o *PoolOptions) {
 			o.Like.Collect = []policy.CollectWish{{Pattern: "*", Dest: t.TempDir()}}
