@@ -20,7 +20,9 @@ const maxOrder = 16 << 10
 
 // obey does what the host orders, until the port fails. Nothing of the sandbox reaches the
 // port.
-func obey(port *os.File) {
+func (c *Config) obey(port *os.File) {
+	r := &reader{layers: c.layers}
+	defer r.end()
 	var line []byte
 	buf := make([]byte, 4<<10)
 	for {
@@ -43,10 +45,10 @@ func obey(port *os.File) {
 			if len(order) == 0 { // what was given up by the host ends so
 				continue
 			}
-			done := carryOut(order)
+			done := carryOut(order, r)
 			b, err := json.Marshal(done)
 			if err == nil {
-				_, err = syscall.Write(int(port.Fd()), append(b, '\n'))
+				err = writeAll(port, append(b, '\n'))
 			}
 			if err != nil {
 				fmt.Fprintln(os.Stderr, "caisson: the control port:", err)
@@ -59,8 +61,26 @@ func obey(port *os.File) {
 	}
 }
 
-func carryOut(line []byte) Done {
+// writeAll writes to a port, of which the kernel takes 32 KiB at once.
+func writeAll(port *os.File, b []byte) error {
+	for len(b) > 0 {
+		n, err := syscall.Write(int(port.Fd()), b)
+		switch {
+		case err == syscall.EINTR:
+		case err == syscall.EAGAIN, err == nil && n == 0: // the host is not there
+			time.Sleep(devicePause)
+		case err != nil:
+			return err
+		default:
+			b = b[n:]
+		}
+	}
+	return nil
+}
+
+func carryOut(line []byte, r *reader) Done {
 	var o Order
+	var piece []byte
 	err := json.Unmarshal(line, &o)
 	if err == nil {
 		switch o.Do {
@@ -68,6 +88,8 @@ func carryOut(line []byte) Done {
 			err = freeze()
 		case Resume:
 			err = o.resume()
+		case Changes:
+			piece, err = r.next(o.Target)
 		default:
 			err = fmt.Errorf("there is no order %q", o.Do)
 		}
@@ -75,7 +97,7 @@ func carryOut(line []byte) Done {
 	if err != nil {
 		return Done{ID: o.ID, Error: err.Error()}
 	}
-	return Done{ID: o.ID}
+	return Done{ID: o.ID, Piece: piece}
 }
 
 // freezeWait is how long the sandbox's processes may take to stand still.

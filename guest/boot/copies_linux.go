@@ -39,6 +39,10 @@ func (c *Config) show(m *Mount, at string, n int) error {
 		return err
 	}
 	if m.Dir {
+		if c.layers == nil {
+			c.layers = map[string]string{}
+		}
+		c.layers[m.Target] = filepath.Join(layer, upperName)
 		return m.layered(from, at, layer)
 	}
 	file := filepath.Join(layer, "file")
@@ -48,10 +52,13 @@ func (c *Config) show(m *Mount, at string, n int) error {
 	return mount(file, at, "", syscall.MS_BIND, "")
 }
 
+// upperName is the directory of a layer that has the changes.
+const upperName = "upper"
+
 // layered shows a directory with a layer over it that takes changes. The top of a new layer
 // has the owner and mode of what it lies over.
 func (m *Mount) layered(from, at, layer string) error {
-	upper, work := filepath.Join(layer, "upper"), filepath.Join(layer, "work")
+	upper, work := filepath.Join(layer, upperName), filepath.Join(layer, "work")
 	var st syscall.Stat_t
 	if err := syscall.Stat(from, &st); err != nil {
 		return err

@@ -75,7 +75,8 @@ type Config struct {
 	// Network is the machine's one device; nil is none.
 	Network *Network `json:"network,omitempty"`
 
-	parts parts
+	parts  parts
+	layers map[string]string // the directories of what was changed in copies, by target
 }
 
 // Part is a piece of the disk with an ext4 file system, in bytes.
@@ -134,7 +135,14 @@ const (
 	Freeze = "freeze"
 	// Resume sets what is not empty and then lets the sandbox go on.
 	Resume = "resume"
+	// Changes gives a piece of the layer over a copy, as a tar stream: the first piece of
+	// the layer at Target, or the next of the one that was begun last where that is empty.
+	// The sandbox stands still meanwhile.
+	Changes = "changes"
 )
+
+// MaxPiece is how many bytes of a layer come at once.
+const MaxPiece = 256 << 10
 
 // EntropySize is how many bytes of Order.Entropy count.
 const EntropySize = 64
@@ -151,10 +159,14 @@ type Order struct {
 	// without Hostname they stay.
 	Hostname string             `json:"hostname,omitempty"`
 	Names    []sandbox.NameFile `json:"names,omitempty"`
+	// Target is where the copy is mounted.
+	Target string `json:"target,omitempty"`
 }
 
 // Done says that the order of that number was carried out, or why not.
 type Done struct {
 	ID    uint64 `json:"id"`
 	Error string `json:"error,omitempty"`
+	// Piece is of a layer; an empty one is its end.
+	Piece []byte `json:"piece,omitempty"`
 }

@@ -46,7 +46,7 @@ func (c *Config) serve(port, control *os.File) error {
 		_ = answer(port, Answer{Error: err.Error()})
 		return err
 	}
-	go obey(control)
+	go c.obey(control)
 	for {
 		var ws syscall.WaitStatus
 		ended, err := syscall.Wait4(-1, &ws, 0, nil)

@@ -48,6 +48,8 @@ type Harness struct {
 	// OnImage says that the level shows nothing of this host: fixtures are made of an
 	// image of its programs, and what mounts something is not tried.
 	OnImage bool
+	// Copies says that such a level mounts copies of this host's files, which is tried.
+	Copies bool
 	// Shm is how large /dev/shm is whatever it was to be; 0 is as large as that.
 	Shm int64
 	// Refuses says which file names it refuses to mount, by name; nil is none.
@@ -76,9 +78,10 @@ type suite struct {
 	tag    string                 // in the ID of every sandbox of ours: others may be running too
 	roads  []road
 	// programs is the image of this host's programs, where fixtures are made of it.
-	programs *image.Stored
-	lack     string // why the test that runs now cannot be kept here
-	fewer    bool   // it tries less than is promised: see together
+	programs  *image.Stored
+	mountless bool   // nothing of this host is mounted
+	lack      string // why the test that runs now cannot be kept here
+	fewer     bool   // it tries less than is promised: see together
 }
 
 // test is one promise of the contract.
@@ -165,7 +168,7 @@ func Run(t *testing.T, h Harness) {
 	}
 	s.cache = filepath.Join(s.dir, "cache")
 	if h.OnImage {
-		s.programs = hostImage(t.Context(), t, s.dir)
+		s.programs, s.mountless = hostImage(t.Context(), t, s.dir), !h.Copies
 	}
 	s.plantCanaries(t)
 	s.roads = roadsOf(s.driver)

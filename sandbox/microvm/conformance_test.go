@@ -22,7 +22,7 @@ func conformance(t *testing.T, m microvm.Machine) {
 	if testing.Short() {
 		t.Skip("it boots a machine for each promise: make test-vm")
 	}
-	drivertest.Run(t, drivertest.Harness{New: func(t testing.TB) sandbox.Driver { return newDriver(t, m) }, OnImage: true})
+	drivertest.Run(t, drivertest.Harness{New: func(t testing.TB) sandbox.Driver { return newDriver(t, m) }, OnImage: true, Copies: true})
 }
 
 func TestConformanceAsNobody(t *testing.T) {

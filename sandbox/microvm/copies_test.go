@@ -5,7 +5,10 @@
 package microvm_test
 
 import (
+	"archive/tar"
+	"bytes"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -214,4 +217,54 @@ func TestMounts(t *testing.T) {
 	if b, err := os.ReadFile(filepath.Join(dir, "a")); err != nil || string(b) != "text\n" {
 		t.Errorf("on the host it is %q, %v", b, err)
 	}
+	changesOf(t, m)
+	if err := m.instance.(sandbox.Pauser).Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	changesOf(t, m)
+	if err := m.instance.(sandbox.Pauser).Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.sh("cat /cow/new"); got != "y\n" {
+		t.Errorf("afterwards there is %q", got)
+	}
 }
+
+// changesOf reads what was changed below /cow.
+func changesOf(t *testing.T, m *machine) {
+	t.Helper()
+	read := m.instance.(sandbox.ChangeReader)
+	var layer bytes.Buffer
+	if err := read.ReadChanges(t.Context(), "/cow", &layer); err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	for in := tar.NewReader(&layer); ; {
+		h, err := in.Next()
+		if err == io.EOF {
+			break
+		}
+		b, err := io.ReadAll(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got += h.Name + ":" + string(b)
+	}
+	if got != "a:x\nnew:y\n" {
+		t.Errorf("what was changed: %q", got)
+	}
+	full := errors.New("no more")
+	if err := read.ReadChanges(t.Context(), "/cow", failing{full}); !errors.Is(err, full) {
+		t.Errorf("a reader that takes no more: %v", err)
+	}
+	for _, target := range []string{"/ro", "/home/user/two", "/", ""} {
+		if err := read.ReadChanges(t.Context(), target, &layer); !errors.Is(err, sandbox.ErrInvalid) {
+			t.Errorf("the changes of %q: %v", target, err)
+		}
+	}
+}
+
+// failing is a writer that fails.
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }

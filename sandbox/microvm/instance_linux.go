@@ -17,6 +17,7 @@ import (
 type instance struct {
 	id      string
 	limits  sandbox.Limits
+	layered []string // the targets of directories that are mounted copy-on-write
 	box     *box
 	monitor monitor
 	console *console

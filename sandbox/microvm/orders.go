@@ -30,6 +30,8 @@ const (
 	// orderTimeout is long: an emulated processor may be one of many on a busy host.
 	orderTimeout = 2 * time.Minute
 	maxOldDone   = 64 // answers to orders that were given up
+	// maxDone is how long an answer may be, in bytes: a piece of a layer in base64.
+	maxDone = 2*boot.MaxPiece + 4<<10
 )
 
 var errOrderTimeout = fmt.Errorf("the guest did not answer within %v", orderTimeout)
@@ -43,23 +45,29 @@ func newOrders(conn net.Conn) *orders {
 // give gives an order and waits until it was carried out. When ctx ends first it may still
 // be carried out later.
 func (o *orders) give(ctx context.Context, order boot.Order) error {
+	_, err := o.ask(ctx, order)
+	return err
+}
+
+// ask is give, for what is answered.
+func (o *orders) ask(ctx context.Context, order boot.Order) (*boot.Done, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, orderTimeout, errOrderTimeout)
 	defer cancel()
 	select {
 	case o.turn <- struct{}{}:
 		defer func() { <-o.turn }()
 	case <-ctx.Done():
-		return fmt.Errorf("%s: %w", order.Do, context.Cause(ctx))
+		return nil, fmt.Errorf("%s: %w", order.Do, context.Cause(ctx))
 	}
 	if err := o.conn.SetDeadline(time.Time{}); err != nil {
-		return fmt.Errorf("%s: %w", order.Do, err)
+		return nil, fmt.Errorf("%s: %w", order.Do, err)
 	}
 	expired := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(expired)
 		_ = o.conn.SetDeadline(time.Unix(1, 0))
 	})
-	err := o.exchange(order)
+	done, err := o.exchange(order)
 	if !stop() {
 		<-expired // not in the next order's time
 		if err != nil {
@@ -67,50 +75,50 @@ func (o *orders) give(ctx context.Context, order boot.Order) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", order.Do, err)
+		return nil, fmt.Errorf("%s: %w", order.Do, err)
 	}
-	return nil
+	return done, nil
 }
 
-func (o *orders) exchange(order boot.Order) error {
+func (o *orders) exchange(order boot.Order) (*boot.Done, error) {
 	o.last++
 	order.ID = o.last
 	b, err := json.Marshal(&order)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// The empty line ends an order that was given up half written.
 	if _, err := o.conn.Write(append(append([]byte{'\n'}, b...), '\n')); err != nil {
-		return err
+		return nil, err
 	}
 	for range maxOldDone {
 		line, err := o.answer()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		var d boot.Done
 		switch err := json.Unmarshal(line, &d); {
 		case err != nil:
-			return errors.New("the guest answers nonsense")
+			return nil, errors.New("the guest answers nonsense")
 		case d.ID != order.ID: // of one that was given up
 		case d.Error != "":
-			return errors.New("the guest says: " + sandbox.Quoted(d.Error))
+			return nil, errors.New("the guest says: " + sandbox.Quoted(d.Error))
 		default:
-			return nil
+			return &d, nil
 		}
 	}
-	return errors.New("the guest answers what was not asked")
+	return nil, errors.New("the guest answers what was not asked")
 }
 
 // answer is the next line; what was read of it stays when it is given up.
 func (o *orders) answer() ([]byte, error) {
-	buf := make([]byte, 4<<10)
+	buf := make([]byte, 64<<10)
 	for {
 		if line, rest, found := bytes.Cut(o.line, []byte("\n")); found {
 			o.line = bytes.Clone(rest)
 			return line, nil
 		}
-		if len(o.line) > maxAnswer {
+		if len(o.line) > maxDone {
 			return nil, errors.New("the guest's answer is too long")
 		}
 		n, err := o.conn.Read(buf)
