@@ -197,6 +197,10 @@ type Capabilities struct {
 	// memory, too, because the level has no other place for it.
 	ScratchInMemory bool
 
+	// SlowStart is how much longer a start may take than on other levels, as where a
+	// processor is emulated.
+	SlowStart time.Duration
+
 	// Engine names the isolating engine and its version ("gvisor 20260905.0, systrap").
 	Engine string
 	// EngineDate is the engine's date, for its age; zero when unknown.

@@ -35,7 +35,8 @@ func prepare(ctx context.Context, r *Invocation, d sandbox.Driver, e *environmen
 		r.Undo.Add(WithLimit(r.Session.o.EndLimit, box.Destroy))
 		return asleep{box}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, StartAllowance)
+	allowed := StartAllowance(&r.Caps)
+	ctx, cancel := context.WithTimeout(ctx, allowed)
 	defer cancel()
 	spec, code := *e.Spec, ""
 	if r.Program != nil { // a kernel inside goes by the size that a file of the host's had first
@@ -48,7 +49,7 @@ func prepare(ctx context.Context, r *Invocation, d sandbox.Driver, e *environmen
 			Hint: "leave out what it names, or take a level that does: process, gvisor, docker"}
 	}
 	if err != nil {
-		return nil, InTime(err)
+		return nil, InTime(err, allowed)
 	}
 	r.Undo.Add(WithLimit(r.Session.o.EndLimit, box.Destroy))
 	client, err := agentOf(ctx, box, &spec)

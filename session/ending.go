@@ -127,19 +127,22 @@ func Size(n int64) string {
 	return fmt.Sprintf("%.1f %s", f, units[i])
 }
 
-// StartAllowance is what building the environment may take on top of the wall limit
-// before the call is given up: seconds on a host that is busy with others.
-const StartAllowance = 30 * time.Second
+// startAllowance is what a start may take on a host that is busy with others.
+const startAllowance = 30 * time.Second
 
-// InTime says of what was cut short by startAllowance that it was, for people: no
-// level does.
-func InTime(err error) error {
+// StartAllowance is what building the environment may take on a level, on top of the wall
+// limit, before the call is given up.
+func StartAllowance(c *sandbox.Capabilities) time.Duration { return startAllowance + c.SlowStart }
+
+// InTime says of what was cut short by that allowance that it was, for people: no level
+// does.
+func InTime(err error, allowed time.Duration) error {
 	var own *sandbox.Error
 	if !errors.Is(err, context.DeadlineExceeded) || errors.As(err, &own) {
 		return err
 	}
 	return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Cause: err,
-		Problem: fmt.Sprintf("it was not ready within %s", StartAllowance), Hint: "the host is too busy with others, or too slow: try again"}
+		Problem: fmt.Sprintf("it was not ready within %s", allowed), Hint: "the host is too busy with others, or too slow: try again"}
 }
 
 // OfHost says whether an error is about the host, and not about what was asked.
@@ -161,11 +164,11 @@ type wall struct {
 	limit time.Duration
 }
 
-func startWall(l sandbox.Limits, end func(error)) *wall {
+func startWall(l sandbox.Limits, allowed time.Duration, end func(error)) *wall {
 	if l.Wall <= 0 {
 		return &wall{}
 	}
-	return &wall{limit: l.Wall, timer: time.AfterFunc(l.Wall+StartAllowance, func() { end(TimedOut(l)) })}
+	return &wall{limit: l.Wall, timer: time.AfterFunc(l.Wall+allowed, func() { end(TimedOut(l)) })}
 }
 
 func (w *wall) started() {

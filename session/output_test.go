@@ -75,7 +75,7 @@ func TestWallBeginsAnewWhenTheProgramStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		over := make(chan time.Duration, 1)
-		w := startWall(sandbox.Limits{Wall: time.Second}, func(error) { over <- time.Since(began) })
+		w := startWall(sandbox.Limits{Wall: time.Second}, startAllowance, func(error) { over <- time.Since(began) })
 		time.Sleep(5 * time.Second) // virtual: a slow start
 		w.started()
 		if got := <-over; got != 6*time.Second {
@@ -84,7 +84,7 @@ func TestWallBeginsAnewWhenTheProgramStarts(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		over := make(chan error, 1)
-		w := startWall(sandbox.Limits{Wall: time.Second}, func(e error) { over <- e })
+		w := startWall(sandbox.Limits{Wall: time.Second}, startAllowance, func(e error) { over <- e })
 		if err := <-over; err.(*Ending).Resource != sandbox.LimitWall { // it never started
 			t.Errorf("got %v", err)
 		}

@@ -149,7 +149,7 @@ func (r *Invocation) CarryOut(parent context.Context, ex *sandbox.Exec, start fu
 	}
 	limits := r.Plan.Limits
 
-	clock := startWall(limits, end)
+	clock := startWall(limits, StartAllowance(&r.Caps), end)
 	defer clock.stop()
 	r.ended = clock.stop
 	var over func()

@@ -20,6 +20,7 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 	c.Engine = d.vmm.name()
 	if d.opts.Emulated {
 		c.Engine += ", emulated"
+		c.SlowStart = bootTimeout
 		c.Notes = append(c.Notes, "The processor is emulated (TCG): slow, and no hardware boundary.")
 	}
 	c.Unusable, c.Remedy = d.unusable(ctx)

@@ -89,7 +89,7 @@ func (a *adoption) claim(ctx context.Context) error {
 		return err
 	}
 	in.env.Spec.Snapshots = caps.Snapshot
-	ctx, cancel := context.WithTimeout(ctx, session.StartAllowance)
+	ctx, cancel := context.WithTimeout(ctx, session.StartAllowance(&caps))
 	defer cancel()
 	box, err := d.Adopt(ctx, in.env.Spec)
 	if err != nil {

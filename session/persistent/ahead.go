@@ -69,7 +69,8 @@ func (b *Sandboxes) makeAhead(ctx context.Context, g *grant, r *session.Invocati
 		return nil, err
 	}
 	defer started()
-	ctx, cancel := context.WithTimeout(ctx, session.StartAllowance)
+	allowed := session.StartAllowance(&r.Caps)
+	ctx, cancel := context.WithTimeout(ctx, allowed)
 	defer cancel()
 	in := &running{run: r, env: w, grant: g, caps: r.Caps}
 	box, ready, err := b.memories.startAhead(ctx, d, in)
@@ -77,7 +78,7 @@ func (b *Sandboxes) makeAhead(ctx context.Context, g *grant, r *session.Invocati
 		box, err = d.Start(ctx, w.Spec)
 	}
 	if err != nil {
-		return nil, session.InTime(err)
+		return nil, session.InTime(err, allowed)
 	}
 	in.box = box
 	r.Undo.Add(session.WithLimit(g.options.EndLimit, box.Destroy))

@@ -53,9 +53,10 @@ func (in *running) close(ctx context.Context) error {
 func (in *running) start(ctx context.Context, d sandbox.Driver, kept keptState) (err error) {
 	r := in.run
 	r.Made.MayHaveRun()
-	ctx, cancel := context.WithTimeout(ctx, session.StartAllowance)
+	allowed := session.StartAllowance(&in.caps) + kept.reading()
+	ctx, cancel := context.WithTimeout(ctx, allowed)
 	defer cancel()
-	defer func() { err = session.InTime(err) }()
+	defer func() { err = session.InTime(err, allowed) }()
 	if r.Network != nil {
 		if err := session.AwaitRouter(ctx, r.Network, r.Plan.Network); err != nil {
 			return err
@@ -123,7 +124,7 @@ func (in *running) restore(ctx context.Context, d sandbox.Restorer, kept keptSta
 // inside may never answer, and the caller may hold the sandbox's change. So the
 // call has a timeout.
 func (in *running) connect(ctx context.Context) (*guest.Client, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), session.StartAllowance)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), session.StartAllowance(&in.caps))
 	defer cancel()
 	conn, err := in.box.Dial(ctx)
 	if err != nil {

@@ -9,6 +9,9 @@ type Seal struct {
 	// alone which lie beside it, where there are any.
 	Memory string `json:"memory"`
 	Files  string `json:"files,omitempty"`
+	// Blocks says that they are of what is not zero, by blocks; else they are of all bytes,
+	// as versions before did it.
+	Blocks bool `json:"blocks,omitempty"`
 	// Bytes is what it takes of the disk.
 	Bytes int64 `json:"bytes"`
 }
