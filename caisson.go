@@ -78,11 +78,12 @@ type Options struct {
 
 // Caisson runs requests. It may be used from many goroutines.
 type Caisson struct {
-	session *session.Session
-	audit   *audit.Log
-	state   *store.Dir
-	pools   []*session.Pool
-	home    home
+	session  *session.Session
+	audit    *audit.Log
+	state    *store.Dir
+	pools    []func() PoolState // of Options.Pools
+	oneshots []*session.Pool
+	home     home
 }
 
 // itself says that Reexec has returned: this process is the program, and not a part of
@@ -145,7 +146,7 @@ func (c *Caisson) policies(file string) (_ *policy.Policy, err error) {
 // Open opened. Runs must have ended.
 func (c *Caisson) Close() error {
 	errs := []error{c.home.close()}
-	for _, p := range c.pools {
+	for _, p := range c.oneshots {
 		errs = append(errs, p.Close())
 	}
 	if c.audit != nil {

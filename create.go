@@ -60,12 +60,17 @@ func (c *Caisson) create(ctx context.Context, w *Create) (*Sandbox, error) {
 		return nil, err
 	}
 	wishes.Lifetime = persistent.Lifetime{Timeout: cmp.Or(w.Timeout, persistent.Longest), Idle: w.Idle}
-	key := &persistent.Key{ID: id, Name: id, Owner: cmp.Or(w.Actor, frontend)}
+	key := w.key(id)
 	made, err := boxes.Create(ctx, key, wishes)
 	if err != nil {
 		return nil, err
 	}
 	return &Sandbox{ID: made.ID, handle: boxes.Handle(key, made.ID)}, nil
+}
+
+// key is who asks.
+func (w *Create) key(id string) *persistent.Key {
+	return &persistent.Key{ID: id, Name: id, Owner: cmp.Or(w.Actor, frontend)}
 }
 
 // frontend is what records call this way in.

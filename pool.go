@@ -3,9 +3,11 @@
 package caisson
 
 import (
+	"cmp"
 	"context"
 	"time"
 
+	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 )
 
@@ -16,6 +18,12 @@ import (
 // answered; it starts the program, whose code lies in a file of its own there. What
 // the level cannot make ahead, Open refuses by name (ErrUnsupported).
 type Pool struct {
+	// Create, where it is not nil, says that the pool is for [Caisson.Create], and For does not
+	// matter: each call that asks for the same gets a sandbox that waits. Its Env, Timeout, Idle
+	// and Actor do not matter. It may have an image by its name, a template, with what that
+	// starts, and a network without secrets; no mounts and no workspace. MaxAge and MaxMemory
+	// are not set.
+	Create *Create
 	// For is a request of the kind that the pool serves. Its Command or Code,
 	// Args, Env, Stdin and outputs do not matter, nor do limits of wall, cpu_time
 	// and output. On the process level those of memory, cpus and processes may be
@@ -39,17 +47,21 @@ type Pool struct {
 // PoolState is how a pool does; see [session.PoolState].
 type PoolState = session.PoolState
 
-// Pools says how the pools of Options.Pools do, in their order.
+// Pools says how the pools of Options.Pools do, in their order. Those for Create are one
+// together, and each says how that does.
 func (c *Caisson) Pools() []PoolState {
 	states := make([]PoolState, len(c.pools))
-	for i, p := range c.pools {
-		states[i] = p.State()
+	for i, state := range c.pools {
+		states[i] = state()
 	}
 	return states
 }
 
 // keep starts a pool.
 func (c *Caisson) keep(ctx context.Context, p *Pool) error {
+	if p.Create != nil {
+		return c.keepSandboxes(ctx, p)
+	}
 	r := p.For
 	r.Stdin, r.Stdout, r.Stderr, r.Args, r.Env = nil, nil, nil, nil, nil
 	switch {
@@ -69,6 +81,29 @@ func (c *Caisson) keep(ctx context.Context, p *Pool) error {
 	if err != nil {
 		return err
 	}
-	c.pools = append(c.pools, pool)
+	c.pools, c.oneshots = append(c.pools, pool.State), append(c.oneshots, pool)
 	return nil
 }
+
+// keepSandboxes starts a pool for Create.
+func (c *Caisson) keepSandboxes(ctx context.Context, p *Pool) error {
+	if p.MaxAge != 0 || p.MaxMemory != 0 {
+		return &sandbox.Error{Op: "pool", Kind: sandbox.ErrInvalid, Problem: "the age and the memory of one for Create cannot be chosen", Hint: "leave Pool.MaxAge and Pool.MaxMemory out"}
+	}
+	boxes, id, err := c.sandboxes(ctx)
+	if err != nil {
+		return err
+	}
+	wishes, err := p.Create.wishes()
+	if err != nil {
+		return err
+	}
+	if err := boxes.KeepReady(ctx, p.Create.key(id), wishes, cmp.Or(p.Ready, defaultReady)); err != nil {
+		return forGo("Create", err)
+	}
+	c.pools = append(c.pools, boxes.WarmPool)
+	return nil
+}
+
+// defaultReady is Pool.Ready's.
+const defaultReady = 4

@@ -235,7 +235,12 @@ func (s *memories) startAhead(ctx context.Context, d sandbox.Driver, in *running
 
 // aheadOf is what is known of a sandbox that is made ahead: whose it will be is not.
 func aheadOf(c *session.Call) *Sandbox {
-	return &Sandbox{Image: c.Image, OwnImage: c.OwnImage, Owner: c.Account, Actor: c.Actor, Sudo: c.Sudo}
+	s := &Sandbox{Image: c.Image, OwnImage: c.OwnImage, Owner: c.Account, Actor: c.Actor, Sudo: c.Sudo}
+	if c.Operator { // who asks for what no key may
+		wishes := c.Call
+		s.Wishes = &wishes
+	}
+	return s
 }
 
 // startFrom starts the sandbox from its template's memory, where there is one. What goes wrong

@@ -36,6 +36,7 @@ type warmPool struct {
 
 	mu    sync.Mutex
 	unfit map[warmKind]bool // whether it cannot be kept, which was said
+	likes []likeness        // what else is kept; see KeepReady
 }
 
 // warmKind is one kind of sandbox that is kept ready.
@@ -43,6 +44,7 @@ type warmKind struct {
 	grant    *grant
 	template string
 	owner    string // the key whose own template it is, and who alone gets one; empty: every key's of grant
+	like     int    // the place in likes, from 1 on; 0 without
 }
 
 const (
@@ -99,6 +101,10 @@ func (p *warmPool) begin() {
 // sizes are how many of a kind wait: what Warm says of its template, else Ready, and none of
 // a template that was built and that no one named there. A key's own are kept by use alone.
 func (p *warmPool) sizes(k warmKind) (least, limit int) {
+	if k.like > 0 {
+		n := p.likeOf(k).ready
+		return n, n
+	}
 	w, named := p.o.Warm[k.template]
 	if !named && !p.b.isBuilt(k.template) {
 		return min(p.o.Ready, session.MaxReady), min(p.o.Ready, session.MaxReady)
@@ -175,7 +181,7 @@ func (p *warmPool) fit(k warmKind) bool {
 // lasts is what is against keeping one of a kind ready. Which image a template's name means is
 // compared when one is given away.
 func (p *warmPool) lasts(k warmKind) func(session.Shape) error {
-	if p.b.isBuilt(k.template) {
+	if k.like > 0 || p.b.isBuilt(k.template) {
 		return session.Shape.CheckPristine
 	}
 	return session.Shape.CheckLasting
@@ -217,6 +223,9 @@ func (p *warmPool) make(ctx context.Context, k warmKind) (*warmSandbox, error) {
 
 // call is what makes a sandbox of a kind.
 func (p *warmPool) call(k warmKind) (*session.Invocation, error) {
+	if l := p.likeOf(k); k.like > 0 {
+		return l.invocation(p.b, k.grant)
+	}
 	call := &session.Call{}
 	if p.b.isBuilt(k.template) {
 		images, err := p.b.images()
