@@ -243,12 +243,7 @@ func (p *boxPlan) disk(s *sandbox.Spec, serial string, mode os.FileMode, from *w
 	if from == nil {
 		return f, nil
 	}
-	was, err := os.Open(filepath.Join(from.dir, serial))
-	if err == nil {
-		defer was.Close()
-		err = duplicateDisk(f, was)
-	}
-	if err != nil {
+	if err := unpackDisk(f, filepath.Join(from.dir, serial)); err != nil {
 		return nil, unkept(err)
 	}
 	return f, nil

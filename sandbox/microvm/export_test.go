@@ -22,6 +22,8 @@ var (
 	WriteCopies = writeCopies
 	NewConsole  = newConsole
 	NewOrders   = newOrders
+	PackDisk    = packDisk
+	UnpackDisk  = unpackDisk
 	NewQMP      = newQMP
 )
 

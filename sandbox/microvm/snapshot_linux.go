@@ -125,7 +125,7 @@ func (i *instance) write(ctx context.Context, dir string, memory func(context.Co
 	err := memory(ctx, dir, w)
 	for _, name := range i.box.kept {
 		if err == nil {
-			err = copyDisk(filepath.Join(dir, name), filepath.Join(i.box.dir, name))
+			err = packDisk(filepath.Join(dir, name), filepath.Join(i.box.dir, name))
 		}
 	}
 	var b []byte
