@@ -237,6 +237,10 @@ type Scratch struct {
 	Memory bool
 	// Sticky gives mode 1777, as /tmp has; otherwise it is the user's own, 0755.
 	Sticky bool
+	// Give, where it is not nil, is a socket over which the sandbox's owner gets one
+	// descriptor (O_PATH) of the directory when it is made, for what the program makes there
+	// for its owner alone. The process level does that, others ignore it.
+	Give *os.File
 }
 
 // Limit names the limit of its bytes; empty for memory.

@@ -57,7 +57,12 @@ func (w *rootfs) build(s *script, staged bool) {
 		s.doing("make the scratch directory %s", sc.Target)
 		w.makePlace(s, sc.Target, true)
 		attr := readWrite | w.unexecutable(sandbox.Mount{Target: sc.Target, Dir: true})
-		s.attach(s.filesystem("tmpfs", attr, scratchOptions(sc, w.spec.User)...), sc.Target)
+		m := s.filesystem("tmpfs", attr, scratchOptions(sc, w.spec.User)...)
+		if sc.Give != nil {
+			s.keep = append(s.keep, sc.Give)
+			s.sendFile(int(sc.Give.Fd()), m)
+		}
+		s.attach(m, sc.Target)
 	}
 	for i := binds; i < len(w.sources); i++ {
 		m := w.sources[i].mount

@@ -89,31 +89,17 @@ func answer(t *testing.T, ours *os.File) string {
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
-	control := make([]byte, unix.CmsgSpace(4))
-	_, n, _, _, err := c.(*net.UnixConn).ReadMsgUnix(make([]byte, 1), control)
-	if err != nil {
-		t.Error(err)
-		return ""
-	}
-	messages, err := unix.ParseSocketControlMessage(control[:n])
-	if err != nil || len(messages) != 1 {
-		t.Errorf("%v, %v", messages, err)
-		return ""
-	}
-	got, err := unix.ParseUnixRights(&messages[0])
-	if err != nil {
-		t.Error(err)
-		return ""
-	}
-	f := os.NewFile(uintptr(got[0]), "frames")
+	fd := receive(t, c)
+	f := os.NewFile(uintptr(fd), "frames")
 	defer f.Close()
-	if err := tun.Frames(got[0]); err != nil {
+	if err := tun.Frames(fd); err != nil {
 		t.Error(err)
 		return ""
 	}
 	_ = f.SetDeadline(time.Now().Add(time.Minute))
 	b := make([]byte, 1<<16)
-	if n, err = f.Read(b); err != nil || n < 14 {
+	n, err := f.Read(b)
+	if err != nil || n < 14 {
 		t.Errorf("%d bytes, %v", n, err)
 		return ""
 	}
@@ -121,4 +107,21 @@ func answer(t *testing.T, ours *os.File) string {
 		t.Error(err)
 	}
 	return string(b[14:n])
+}
+
+// receive takes one descriptor that is sent over a socket; -1 is none.
+func receive(t *testing.T, c net.Conn) int {
+	control := make([]byte, unix.CmsgSpace(4))
+	_, n, _, _, err := c.(*net.UnixConn).ReadMsgUnix(make([]byte, 1), control)
+	if err == nil {
+		var messages []unix.SocketControlMessage
+		if messages, err = unix.ParseSocketControlMessage(control[:n]); err == nil && len(messages) == 1 {
+			var got []int
+			if got, err = unix.ParseUnixRights(&messages[0]); err == nil && len(got) == 1 {
+				return got[0]
+			}
+		}
+	}
+	t.Errorf("no descriptor came: %v", err)
+	return -1
 }
