@@ -22,7 +22,7 @@ func Drivers() map[string]sandbox.Driver { return DriversIn("") }
 // machines boot the kernels that lie there.
 func DriversIn(state string) map[string]sandbox.Driver {
 	kernels := filepath.Join(store.Place(store.Options{Dir: state}), kernel.Dir)
-	box := process.New(process.Options{KVM: true})
+	box := process.New(process.Options{KVM: true, TAP: true})
 	machine := func(m microvm.Machine) sandbox.Driver {
 		return microvm.New(microvm.Options{Machine: m, Box: box, Emulation: process.New(process.Options{}), Kernels: kernels})
 	}

@@ -62,15 +62,18 @@ func (d *Driver) startBox(ctx context.Context, s *sandbox.Spec, m monitor, room 
 	if why != "" {
 		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: why, Hint: remedy}
 	}
-	plan, err := d.planBox(ctx, s, program, room, from)
+	plan, err := d.planBox(ctx, s, m, program, room, from)
 	if err != nil {
 		return nil, err
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	b := &box{ended: make(chan struct{}), stop: stop, made: plan.made, dir: s.StateDir, kept: plan.kept}
 	exec := &sandbox.Exec{
-		Argv: m.argv(program, plan.machine), Dir: "/", Env: []string{"PATH=/usr/bin:/bin", "HOME=/tmp"}, Stdout: b, Stderr: b,
+		Argv: m.argv(plan.program, plan.machine), Dir: "/", Env: []string{"PATH=/usr/bin:/bin", "HOME=/tmp"}, Stdout: b, Stderr: b,
 		SampleEvery: sampleEvery, Sample: b.sample,
+	}
+	if plan.stdout != nil {
+		exec.Stdout = plan.stdout
 	}
 	go func() {
 		defer close(b.ended)
@@ -138,11 +141,13 @@ type boxPlan struct {
 	machine *machine
 	made    made
 	kept    []string
+	program string    // the monitor's
+	stdout  io.Writer // takes what it writes there; nil is the box
 	opened  []io.Closer
 }
 
 // planBox opens what a monitor sees. The caller closes it when the monitor has ended.
-func (d *Driver) planBox(ctx context.Context, s *sandbox.Spec, program string, room *scratch, from *written) (_ *boxPlan, err error) {
+func (d *Driver) planBox(ctx context.Context, s *sandbox.Spec, m monitor, program string, room *scratch, from *written) (_ *boxPlan, err error) {
 	p := &boxPlan{spec: &sandbox.Spec{ID: s.ID, Hostname: "vm", User: sandbox.DefaultUser(), StateDir: s.StateDir}}
 	defer func() {
 		if err != nil {
@@ -163,8 +168,10 @@ func (d *Driver) planBox(ctx context.Context, s *sandbox.Spec, program string, r
 	}
 	p.machine = newMachine(s, info.Size(), room)
 	p.spec.Limits = monitorLimits(&s.Limits, p.machine.memory)
-	// A socket in a read-only mount can be connected to, and nothing be put beside it.
-	if err := errors.Join(p.show(socketDir(s.StateDir), boxSockets, true), p.show(image, boxKernel, false), p.show(initrd, boxInitrd, false)); err != nil {
+	if p.program, err = m.box(p, program); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(p.show(image, boxKernel, false), p.show(initrd, boxInitrd, false)); err != nil {
 		return nil, err
 	}
 	p.spec.Mounts = append(p.spec.Mounts, sandbox.Mount{Source: s.Root.Image.EROFS, Name: "the image", Target: boxImage})
@@ -292,6 +299,9 @@ func (p *boxPlan) root(ctx context.Context, shared string) error {
 	targets := make([]image.Target, len(p.spec.Mounts))
 	for i, m := range p.spec.Mounts {
 		targets[i] = image.Target{Path: m.Target, Dir: m.Dir}
+	}
+	for _, sc := range p.spec.Scratch {
+		targets = append(targets, image.Target{Path: sc.Target, Dir: true})
 	}
 	root, err := image.Host(ctx, image.HostOptions{Cache: filepath.Join(shared, "cache"), User: p.spec.User, Targets: targets})
 	if err != nil {

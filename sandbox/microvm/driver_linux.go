@@ -4,6 +4,7 @@ package microvm
 
 import (
 	"context"
+	"sync"
 
 	"github.com/caisson-run/caisson/image/kernel"
 	"github.com/caisson-run/caisson/sandbox"
@@ -17,8 +18,12 @@ const (
 	Full  Machine = "vm"      // a whole PC
 )
 
-// emulated is the name of the variant without KVM.
-const emulated = "tcg"
+// The names of variants: without KVM, and with one machine monitor of several.
+const (
+	emulated        = "tcg"
+	withQEMU        = "qemu"
+	withFirecracker = "firecracker"
+)
 
 // Box is the level that the machine monitor runs in.
 type Box interface {
@@ -28,10 +33,10 @@ type Box interface {
 	sandbox.EmptySweeper
 }
 
-// Options say how the driver works. All but Emulation and Emulated are needed.
+// Options say how the driver works. Machine, Box and Kernels are needed.
 type Options struct {
 	Machine Machine
-	// Box is where QEMU runs.
+	// Box is where the machine monitor runs, with KVM and, for Firecracker, a TAP.
 	Box Box
 	// Emulation is where it runs when it emulates; nil is Box.
 	Emulation Box
@@ -39,6 +44,8 @@ type Options struct {
 	Kernels string
 	// Emulated has QEMU emulate the processor.
 	Emulated bool
+
+	monitor string // a variant's; empty takes what is here
 }
 
 // Driver runs sandboxes as virtual machines. It is safe for use from many goroutines.
@@ -51,7 +58,35 @@ type Driver struct {
 
 // New makes the driver. It does nothing until it is used.
 func New(opts Options) *Driver {
-	return &Driver{opts: opts, kernels: kernel.NewStore(opts.Kernels), vmm: &qemu{machine: opts.Machine, emulated: opts.Emulated}}
+	return &Driver{opts: opts, kernels: kernel.NewStore(opts.Kernels), vmm: opts.vmm()}
+}
+
+func (o *Options) vmm() vmm {
+	q, f := &qemu{machine: o.Machine, emulated: o.Emulated}, &firecracker{share: firecrackerShare}
+	switch {
+	case o.monitor == withFirecracker:
+		return f
+	case o.monitor == withQEMU || o.Emulated || o.Machine != Micro:
+		return q
+	}
+	return &oneOf{pick: sync.OnceValue(func() vmm {
+		if _, why, _ := f.program(); why != "" {
+			return q
+		}
+		return f
+	})}
+}
+
+// oneOf is one of several machine monitors, which is chosen when it is first needed.
+type oneOf struct{ pick func() vmm }
+
+func (o *oneOf) name() string                      { return o.pick().name() }
+func (o *oneOf) snapshots() bool                   { return o.pick().snapshots() }
+func (o *oneOf) rates() bool                       { return o.pick().rates() }
+func (o *oneOf) program() (file, why, cure string) { return o.pick().program() }
+
+func (o *oneOf) prepare(dir string, s *sandbox.Spec, c *console) (monitor, error) {
+	return o.pick().prepare(dir, s, c)
 }
 
 var (
@@ -61,28 +96,36 @@ var (
 	_ sandbox.EmptySweeper = (*Driver)(nil)
 )
 
-// Name is "microvm" or "vm", with ":tcg" behind it where the processor is emulated.
+// Name is "microvm" or "vm", with the name of the variant behind it: ":tcg" where the
+// processor is emulated, ":qemu" or ":firecracker".
 func (d *Driver) Name() string {
-	if d.opts.Emulated {
+	switch {
+	case d.opts.monitor != "":
+		return string(d.opts.Machine) + ":" + d.opts.monitor
+	case d.opts.Emulated:
 		return string(d.opts.Machine) + ":" + emulated
 	}
 	return string(d.opts.Machine)
 }
 
-// Variant is the driver that emulates, "tcg".
+// Variant is the driver that emulates, "tcg", or that of small machines which has one
+// machine monitor whatever else is here: "qemu" or "firecracker".
 func (d *Driver) Variant(name string) sandbox.Driver {
+	o := d.opts
 	switch {
-	case d.opts.Emulated:
+	case o.Emulated || o.monitor != "":
 		return nil
 	case name == emulated:
-		o := d.opts
 		o.Emulated = true
 		if o.Emulation != nil {
 			o.Box = o.Emulation
 		}
-		return New(o)
+	case o.Machine == Micro && (name == withQEMU || name == withFirecracker):
+		o.monitor = name
+	default:
+		return nil
 	}
-	return nil
+	return New(o)
 }
 
 // Adopt has nothing to adopt: the monitor's box ends with its owner.

@@ -5,6 +5,7 @@ package microvm
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"io"
 	"net"
 
@@ -61,3 +62,43 @@ func Save(ctx context.Context, conn *net.UnixConn, most int64) (int64, error) {
 	err = (&qemuMonitor{qmp: q}).save(ctx, to)
 	return to.size, err
 }
+
+// NewUntried is a driver of Firecracker whose box has no KVM, for a program that stands
+// for it (package firecrackertest), with that much memory of its own.
+func NewUntried(o Options, share int64) *Driver {
+	d := New(o)
+	d.opts.Emulated, d.opts.monitor, d.vmm = true, withFirecracker, &firecracker{share: share}
+	return d
+}
+
+// StartFirecracker has what listens behind dial make a machine with a network and copies.
+func StartFirecracker(ctx context.Context, dial func(context.Context) (net.Conn, error)) error {
+	a := newFCAPI(dial)
+	defer a.close()
+	m := &machine{memory: 300, processors: 2, disks: []disk{{rootSerial, boxImage, false}, {copiesSerial, boxCopies, false}, {scratchSerial, boxScratch, true}}, network: &sandbox.Network{}}
+	return a.start(ctx, m)
+}
+
+// PauseFirecracker stops the machine and has it go on, as many times.
+func PauseFirecracker(ctx context.Context, dial func(context.Context) (net.Conn, error), times int) error {
+	m := &firecrackerMonitor{api: newFCAPI(dial)}
+	defer m.api.close()
+	for range times {
+		if err := errors.Join(m.pause(ctx), m.resume(ctx)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ErrNotThere is of what does not listen yet.
+var ErrNotThere = errNotThere
+
+// CallPort and DialIn are callPort and dialIn.
+var (
+	CallPort = callPort
+	DialIn   = dialIn
+)
+
+// HostKHz is hostKHz.
+var HostKHz = hostKHz

@@ -103,7 +103,7 @@ func firmware() []byte {
 func (d *Driver) tryMachine(ctx context.Context, accelerator string, limit time.Duration) error {
 	program, err := findQEMU()
 	if err != nil {
-		return err
+		return errors.New("it is one of QEMU's, whatever runs the others, and there is no QEMU here")
 	}
 	dir, err := os.MkdirTemp("", "caisson-kvm-")
 	if err != nil {

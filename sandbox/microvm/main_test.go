@@ -14,11 +14,13 @@ import (
 	"github.com/caisson-run/caisson/image/kernel"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/microvm"
+	"github.com/caisson-run/caisson/sandbox/microvm/firecrackertest"
 	"github.com/caisson-run/caisson/sandbox/process"
 )
 
 func TestMain(m *testing.M) {
 	caisson.Reexec()
+	firecrackertest.Main(microvm.HostKHz())
 	code := m.Run()
 	os.RemoveAll(kernels.dir)
 	os.Exit(code)

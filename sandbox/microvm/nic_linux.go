@@ -30,17 +30,76 @@ const (
 	maxFrame = 68 << 10
 )
 
-// nic carries packets between a machine's network device and its router: frames behind
-// their length on QEMU's side (its "stream" netdev), IPv4 packets as messages on the
-// router's (sandbox.WirePackets). What is no IPv4 goes nowhere.
+// nic carries packets between a machine's network device and its router: frames on the
+// monitor's side, IPv4 packets as messages on the router's (sandbox.WirePackets). What is
+// no IPv4 goes nowhere.
 type nic struct {
 	router  *os.File // the router's; a descriptor of our own
-	machine net.Conn
+	machine frames
 	done    sync.WaitGroup
 }
 
+// frames is a monitor's side of a nic. One goroutine reads and one writes.
+type frames interface {
+	// read reads a frame into b, of which the first maxFrame bytes are free.
+	read(b []byte) (int, error)
+	// write writes the frame that is b behind the first frameHead bytes, which are its.
+	write(b []byte) error
+	Close() error
+}
+
+// frameHead is what frames may write before a frame.
+const frameHead = 4
+
+// stream has each frame behind its length (QEMU's "stream" netdev).
+type stream struct {
+	net.Conn
+	from *bufio.Reader
+}
+
+func newStream(c net.Conn) *stream { return &stream{c, bufio.NewReaderSize(c, maxFrame)} }
+
+func (s *stream) read(b []byte) (int, error) {
+	var head [frameHead]byte
+	if _, err := io.ReadFull(s.from, head[:]); err != nil {
+		return 0, err
+	}
+	n := binary.BigEndian.Uint32(head[:])
+	if n > maxFrame {
+		return 0, errors.New("a frame is too long")
+	}
+	return io.ReadFull(s.from, b[:n])
+}
+
+func (s *stream) write(b []byte) error {
+	binary.BigEndian.PutUint32(b, uint32(len(b)-frameHead))
+	_, err := s.Write(b)
+	return err
+}
+
+// messages has each frame as a message (tun.Frames).
+type messages struct{ *os.File }
+
+func (m messages) read(b []byte) (int, error) {
+	for {
+		n, err := m.Read(b)
+		if !errors.Is(err, unix.ENETDOWN) { // the monitor has not opened it yet
+			return n, err
+		}
+	}
+}
+
+// write loses what the machine does not read, as any network does.
+func (m messages) write(b []byte) error {
+	_, err := m.Write(b[frameHead:])
+	if errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.EMSGSIZE) || errors.Is(err, unix.ENETDOWN) {
+		return nil
+	}
+	return err
+}
+
 // newNIC begins to carry.
-func newNIC(n *sandbox.Network, machine net.Conn) (*nic, error) {
+func newNIC(n *sandbox.Network, machine frames) (*nic, error) {
 	fd, err := unix.FcntlInt(n.NIC.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("dup", err)
@@ -68,18 +127,10 @@ func (w *nic) close() {
 // fromMachine carries what the guest sends. Its frames are hostile: nothing but their
 // length and kind is looked at, the router judges packets.
 func (w *nic) fromMachine() {
-	r := bufio.NewReaderSize(w.machine, maxFrame)
 	frame := make([]byte, maxFrame)
 	for {
-		var head [4]byte
-		if _, err := io.ReadFull(r, head[:]); err != nil {
-			return
-		}
-		n := binary.BigEndian.Uint32(head[:])
-		if n > maxFrame {
-			return
-		}
-		if _, err := io.ReadFull(r, frame[:n]); err != nil {
+		n, err := w.machine.read(frame)
+		if err != nil {
 			return
 		}
 		if n <= etherHeader || binary.BigEndian.Uint16(frame[12:]) != etherIPv4 {
@@ -93,18 +144,18 @@ func (w *nic) fromMachine() {
 
 // toMachine carries what the router sends.
 func (w *nic) toMachine() {
-	b := make([]byte, 4+etherHeader+maxFrame)
-	copy(b[4:], guestMAC)
-	copy(b[10:], gatewayMAC)
-	binary.BigEndian.PutUint16(b[16:], etherIPv4)
+	const before = frameHead + etherHeader
+	b := make([]byte, before+maxFrame)
+	copy(b[frameHead:], guestMAC)
+	copy(b[frameHead+6:], gatewayMAC)
+	binary.BigEndian.PutUint16(b[frameHead+12:], etherIPv4)
 	for {
-		n, err := w.router.Read(b[4+etherHeader:])
+		n, err := w.router.Read(b[before:])
 		if err != nil || n == 0 {
 			return
 		}
-		sum(b[4+etherHeader:][:n])
-		binary.BigEndian.PutUint32(b, uint32(etherHeader+n))
-		if _, err := w.machine.Write(b[:4+etherHeader+n]); err != nil {
+		sum(b[before:][:n])
+		if err := w.machine.write(b[:before+n]); err != nil {
 			return
 		}
 	}

@@ -18,11 +18,11 @@ import (
 )
 
 // check refuses what contradicts itself, and what this level cannot have.
-func check(s *sandbox.Spec) error {
+func (d *Driver) check(s *sandbox.Spec) error {
 	if err := sandbox.CheckID(s.ID); err != nil {
 		return err
 	}
-	if err := s.Limits.Check(limits()); err != nil {
+	if err := s.Limits.Check(d.limits()); err != nil {
 		return err
 	}
 	if err := s.Limits.CheckAgent(); err != nil {

@@ -13,7 +13,7 @@ import (
 // process, a machine of a few instructions on KVM.
 func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 	c := sandbox.Capabilities{
-		Limits: limits(), Root: true, Terminal: true, Masks: true, CopyOnWrite: true, Changes: true, InertSockets: true, Images: true, EROFS: true, Pause: true, Snapshot: true,
+		Limits: d.limits(), Root: true, Terminal: true, Masks: true, CopyOnWrite: true, Changes: true, InertSockets: true, Images: true, EROFS: true, Pause: true, Snapshot: d.vmm.snapshots(),
 		NoSurvival: sandbox.Clause{Enforcement: sandbox.Off, Detail: noSurvival},
 		Network:    true, Wire: sandbox.WirePackets,
 	}
@@ -56,11 +56,14 @@ func (d *Driver) unusable(ctx context.Context) (why, remedy string) {
 }
 
 // limits says how each limit holds.
-func limits() map[sandbox.LimitName]sandbox.Clause {
+func (d *Driver) limits() map[sandbox.LimitName]sandbox.Clause {
 	caisson := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "by caisson"}
 	inside := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "by the guest's kernel"}
 	disk := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "size of a file system on a disk of the machine's own"}
 	rate := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "by the machine's monitor, of all its disks together"}
+	if !d.vmm.rates() {
+		rate = sandbox.Clause{Enforcement: sandbox.Off, Detail: d.vmm.name() + "'s rate limiters are not set yet", Remedy: "--isolation microvm:qemu"}
+	}
 	return map[sandbox.LimitName]sandbox.Clause{
 		sandbox.LimitWall: caisson, sandbox.LimitOutput: caisson,
 		sandbox.LimitCPUTime:   {Enforcement: sandbox.Enforced, Detail: "of the whole machine, read several times a second"},

@@ -21,7 +21,9 @@ type qemu struct {
 	emulated bool
 }
 
-func (q *qemu) name() string { return "QEMU" }
+func (q *qemu) name() string    { return "QEMU" }
+func (q *qemu) snapshots() bool { return true }
+func (q *qemu) rates() bool     { return true }
 
 // program is QEMU's for this host's architecture.
 func (q *qemu) program() (file, why, remedy string) {

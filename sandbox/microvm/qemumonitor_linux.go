@@ -43,10 +43,16 @@ func (m *qemuMonitor) connect(ctx context.Context, gone <-chan struct{}) (err er
 	if err != nil {
 		return err
 	}
-	if m.nic, err = newNIC(m.network, c); err != nil {
+	if m.nic, err = newNIC(m.network, newStream(c)); err != nil {
 		c.Close()
 	}
 	return err
+}
+
+// box shows its sockets: in a read-only mount they can be connected to, and nothing be put
+// beside them.
+func (m *qemuMonitor) box(p *boxPlan, program string) (string, error) {
+	return program, p.show(m.sockets.dir, boxSockets, true)
 }
 
 func (m *qemuMonitor) channel() net.Conn { return m.stream }

@@ -179,6 +179,9 @@ func (s *summing) Write(p []byte) (int, error) {
 
 // Restore makes a machine that goes on from a snapshot.
 func (d *Driver) Restore(ctx context.Context, s *sandbox.Spec, dir string) (sandbox.Instance, error) {
+	if !d.vmm.snapshots() {
+		return nil, errNoSnapshots
+	}
 	w, err := readWritten(dir)
 	if err != nil {
 		return nil, err

@@ -27,7 +27,7 @@ func (d *Driver) Start(ctx context.Context, s *sandbox.Spec) (sandbox.Instance, 
 
 // start makes a machine that begins, or that goes on from what was written down of it.
 func (d *Driver) start(ctx context.Context, s *sandbox.Spec, from *written) (_ sandbox.Instance, err error) {
-	if err := check(s); err != nil {
+	if err := d.check(s); err != nil {
 		return nil, err
 	}
 	if why, remedy := d.unusable(ctx); why != "" {

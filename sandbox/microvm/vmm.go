@@ -18,6 +18,10 @@ type vmm interface {
 	name() string
 	// program is its file on this host; without one, why says so and remedy how to get it.
 	program() (file, why, remedy string)
+	// snapshots says whether its machines can be written down.
+	snapshots() bool
+	// rates says whether it bounds how much its machines' disks do in a second.
+	rates() bool
 	// prepare makes what a monitor for s will be spoken to by, in dir, which is new and
 	// empty and which it sees as boxSockets. What the machine's console says goes to c.
 	prepare(dir string, s *sandbox.Spec, c *console) (monitor, error)
@@ -26,6 +30,9 @@ type vmm interface {
 // monitor is one of them, with its machine. It runs in a box of its own, whose end is its
 // end: close ends what caisson holds of it alone.
 type monitor interface {
+	// box adds to the plan of its box what this monitor has beyond others, and returns the
+	// program's name in there.
+	box(p *boxPlan, program string) (string, error)
 	// argv is its command line.
 	argv(program string, m *machine) []string
 	// connect returns when it can be spoken to and its machine boots; errMonitorGone when

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package microvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/guest/boot"
+	"github.com/caisson-run/caisson/internal/linux/tun"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// firecrackerMonitor is one Firecracker. It makes its sockets itself, in a directory that
+// its box gives to caisson.
+type firecrackerMonitor struct {
+	*firecracker
+	machine *machine
+	console *console
+	network *sandbox.Network // nil without one
+
+	place, card *gift
+	dir         *os.File // of its sockets
+	api         *fcAPI
+	nic         *nic
+
+	stream, orders net.Conn
+}
+
+// fcPause is how often it is looked whether Firecracker listens, or the machine.
+const fcPause = 10 * time.Millisecond
+
+// connect has Firecracker make its machine, and waits until that listens.
+func (m *firecrackerMonitor) connect(ctx context.Context, gone <-chan struct{}) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-gone:
+			cancel(errMonitorGone)
+		case <-ctx.Done():
+		}
+	}()
+	err := m.begin(ctx)
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+func (m *firecrackerMonitor) begin(ctx context.Context) (err error) {
+	if m.network != nil { // the box's first
+		if err := m.plug(ctx); err != nil {
+			return err
+		}
+	}
+	dir, err := m.place.take(ctx)
+	if err != nil {
+		return err
+	}
+	m.dir = os.NewFile(uintptr(dir), "sockets")
+	m.api = newFCAPI(func(ctx context.Context) (net.Conn, error) { return dialIn(ctx, m.dir, fcSocket) })
+	if err := m.api.start(ctx, m.machine); err != nil {
+		return err
+	}
+	ports := boot.VsockPorts()
+	if m.stream, err = m.dial(ctx, ports[boot.Port]); err != nil {
+		return err
+	}
+	m.orders, err = m.dial(ctx, ports[boot.ControlPort])
+	return err
+}
+
+// start makes a machine and has it boot, once Firecracker listens.
+func (a *fcAPI) start(ctx context.Context, m *machine) error {
+	err := again(ctx, func() error { return a.checkVersion(ctx) })
+	for _, r := range requests(m) {
+		if err != nil {
+			return err
+		}
+		err = a.put(ctx, r.path, r.body)
+	}
+	return err
+}
+
+// again tries until it is no longer too early.
+func again(ctx context.Context, try func() error) error {
+	for {
+		err := try()
+		if !errors.Is(err, errNotThere) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(fcPause):
+		}
+	}
+}
+
+// plug makes the machine's network card the router's wire.
+func (m *firecrackerMonitor) plug(ctx context.Context) error {
+	fd, err := m.card.take(ctx)
+	if err != nil {
+		return err
+	}
+	if err := tun.Frames(fd); err != nil {
+		unix.Close(fd)
+		return fmt.Errorf("the machine's network card: %w", err)
+	}
+	card := os.NewFile(uintptr(fd), "card") // it does not block, so that close ends a read
+	if m.nic, err = newNIC(m.network, messages{card}); err != nil {
+		card.Close()
+	}
+	return err
+}
+
+// dialIn connects to a socket in a directory that is the monitor's: to what has the name
+// itself, where that is a socket.
+func dialIn(ctx context.Context, dir *os.File, name string) (net.Conn, error) {
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, errNotThere
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return nil, fmt.Errorf("the machine monitor's %s is no socket: %w", name, err)
+	}
+	c, err := (&net.Dialer{}).DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", fd))
+	if errors.Is(err, unix.ECONNREFUSED) { // bound, and does not listen
+		return nil, errNotThere
+	}
+	return c, err
+}
+
+// dial connects to a port of the machine's, once something listens there.
+func (m *firecrackerMonitor) dial(ctx context.Context, port uint32) (c net.Conn, err error) {
+	err = again(ctx, func() error {
+		if c, err = dialIn(ctx, m.dir, fcStreams); err != nil {
+			return err
+		}
+		if err := callPort(ctx, c, port); err != nil {
+			c.Close()
+			return err
+		}
+		return nil
+	})
+	return c, err
+}
+
+const (
+	callTimeout = 30 * time.Second // Firecracker waits 2 s for a machine
+	maxCalled   = 32               // bytes of its answer
+)
+
+// callPort asks Firecracker for a port of the machine's (docs/vsock.md of its sources). It
+// hangs up where nothing listens yet.
+func callPort(ctx context.Context, c net.Conn, port uint32) error {
+	_ = c.SetDeadline(time.Now().Add(callTimeout))
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if _, err := fmt.Fprintf(c, "CONNECT %d\n", port); err != nil {
+		return errNotThere
+	}
+	var line []byte
+	for one := make([]byte, 1); ; {
+		n, err := c.Read(one)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case n == 0 && (errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, os.ErrDeadlineExceeded)):
+			return errNotThere
+		case n == 0 && err != nil:
+			return err
+		}
+		if line = append(line, one[:n]...); one[0] == '\n' {
+			break
+		}
+		if len(line) > maxCalled {
+			return errors.New("the way to the machine answers nonsense")
+		}
+	}
+	if !strings.HasPrefix(string(line), "OK ") {
+		return errors.New("the way to the machine answers nonsense")
+	}
+	if !stop() {
+		return context.Cause(ctx)
+	}
+	return c.SetDeadline(time.Time{})
+}
+
+func (m *firecrackerMonitor) channel() net.Conn { return m.stream }
+func (m *firecrackerMonitor) control() net.Conn { return m.orders }
+
+// pause and resume are taken twice as well as once.
+func (m *firecrackerMonitor) pause(ctx context.Context) error {
+	return m.api.call(ctx, http.MethodPatch, "/vm", fcState{"Paused"}, nil)
+}
+
+func (m *firecrackerMonitor) resume(ctx context.Context) error {
+	return m.api.call(ctx, http.MethodPatch, "/vm", fcState{"Resumed"}, nil)
+}
+
+var errNoSnapshots = sandbox.Errorf(sandbox.ErrUnsupported, "write down sandbox", "Firecracker's machines are not written down yet; take QEMU: --isolation microvm:qemu")
+
+func (m *firecrackerMonitor) save(context.Context, io.Writer) error { return errNoSnapshots }
+func (m *firecrackerMonitor) load(context.Context, io.Reader) error { return errNoSnapshots }
+
+func (m *firecrackerMonitor) close() {
+	m.nic.close()
+	if m.api != nil {
+		m.api.close()
+	}
+	for _, c := range []net.Conn{m.stream, m.orders} {
+		if c != nil {
+			c.Close()
+		}
+	}
+	m.place.close()
+	m.card.close()
+	if m.dir != nil {
+		m.dir.Close()
+	}
+}

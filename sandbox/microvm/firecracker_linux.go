@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package microvm
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/caisson-run/caisson/guest/boot"
+	"github.com/caisson-run/caisson/internal/linux/tun"
+	"github.com/caisson-run/caisson/sandbox"
+)
+
+// firecracker is Firecracker (https://firecracker-microvm.github.io). It needs KVM.
+type firecracker struct {
+	share int64 // its own memory, beside the machine's, in bytes
+}
+
+// firecrackerShare is ten times of what Firecracker says that it needs (SPECIFICATION.md
+// of its sources: 5 MiB), with what the kernel keeps for it.
+const firecrackerShare = 50 << 20
+
+func (f *firecracker) name() string { return "Firecracker" }
+
+// snapshots are not made yet, and its rate limiters, of each disk alone, not set.
+func (f *firecracker) snapshots() bool { return false }
+func (f *firecracker) rates() bool     { return false }
+
+func (f *firecracker) program() (file, why, remedy string) {
+	file, err := findFirecracker()
+	if err != nil {
+		return "", "there is no Firecracker here", "get it from github.com/firecracker-microvm/firecracker/releases and put it into PATH as firecracker, or name it in CAISSON_FIRECRACKER"
+	}
+	return file, "", ""
+}
+
+func findFirecracker() (string, error) {
+	f := os.Getenv("CAISSON_FIRECRACKER")
+	if f == "" {
+		var err error
+		if f, err = exec.LookPath("firecracker"); err != nil {
+			return "", err
+		}
+	}
+	f, err := filepath.EvalSymlinks(f)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(f)
+}
+
+func (f *firecracker) prepare(_ string, s *sandbox.Spec, c *console) (monitor, error) {
+	m := &firecrackerMonitor{firecracker: f, console: c, network: s.Network}
+	var err error
+	if m.place, err = newGift(); err == nil && s.Network != nil {
+		m.card, err = newGift()
+	}
+	if err != nil {
+		m.close()
+		return nil, unkept(err)
+	}
+	return m, nil
+}
+
+// Where Firecracker's own things are in its box.
+const (
+	boxProgram = "/run/firecracker"
+	fcSocket   = "api.sock"
+	fcStreams  = "vsock" // its socket for connections to the machine
+)
+
+// Bounds of the directory of its sockets.
+const (
+	fcDirSize  = 64 << 10
+	fcDirFiles = 8
+)
+
+// box shows Firecracker's own program, wherever that lies on this host, gives it a
+// directory in memory to make its sockets in, and a TAP where there is a network.
+func (m *firecrackerMonitor) box(p *boxPlan, program string) (string, error) {
+	if err := p.show(program, boxProgram, false); err != nil {
+		return "", err
+	}
+	p.spec.Scratch = append(p.spec.Scratch, sandbox.Scratch{Target: boxSockets, Size: fcDirSize, Inodes: fcDirFiles, Give: m.place.theirs})
+	if n := m.network; n != nil {
+		p.spec.Network = &sandbox.Network{NIC: m.card.theirs, Address: n.Address, Gateway: n.Gateway, MTU: n.MTU}
+	}
+	p.spec.Limits.Memory = p.machine.memory<<20 + m.share
+	p.stdout = m.console
+	m.machine = p.machine
+	return boxProgram, nil
+}
+
+// argv is Firecracker's command line. Its own system call filter stays on.
+func (f *firecracker) argv(program string, m *machine) []string {
+	return []string{program, "--api-sock", filepath.Join(boxSockets, fcSocket), "--id", fcID(m.id), "--level", "Error"}
+}
+
+// fcID is a sandbox's id as Firecracker takes it: letters, digits and hyphens.
+func fcID(id string) string { return strings.ReplaceAll(id, "_", "-") }
+
+// guestCID is every machine's: no machine's connections leave its monitor.
+const guestCID = 3
+
+// maxFCProcessors is how many Firecracker gives a machine.
+const maxFCProcessors = 32
+
+// requests are what makes the machine and starts it, in order.
+func requests(m *machine) []fcRequest {
+	all := []fcRequest{
+		{"/machine-config", fcMachine{Processors: min(m.processors, maxFCProcessors), Memory: m.memory}},
+		{"/boot-source", fcBoot{Kernel: boxKernel, Initrd: boxInitrd, Arguments: fcCommandLine(m)}},
+	}
+	for _, d := range m.disks {
+		all = append(all, fcRequest{"/drives/" + d.serial, fcDrive{ID: d.serial, File: d.file, ReadOnly: !d.writable}})
+	}
+	if m.network != nil {
+		all = append(all, fcRequest{"/network-interfaces/net", fcNetwork{ID: "net", Device: tun.TapName, MAC: guestMAC.String()}})
+	}
+	return append(all,
+		fcRequest{"/vsock", fcVsock{CID: guestCID, Socket: filepath.Join(boxSockets, fcStreams)}},
+		fcRequest{"/entropy", struct{}{}},
+		fcRequest{"/actions", fcAction{"InstanceStart"}},
+	)
+}
+
+// fcRequest is one to put.
+type fcRequest struct {
+	path string
+	body any
+}
+
+// fcCommandLine is the guest kernel's. Firecracker's own has no modules. A restart is how
+// a machine ends: by the keyboard's controller, the one way that Firecracker knows.
+func fcCommandLine(m *machine) string {
+	serials := make([]string, len(m.disks))
+	for i, d := range m.disks {
+		serials[i] = d.serial
+	}
+	return "console=ttyS0 quiet panic=-1 reboot=k i8042.noaux i8042.nomux i8042.dumbkbd " + boot.ChannelVsock + " " + boot.Disks + strings.Join(serials, ",")
+}
