@@ -230,5 +230,8 @@ func refusedSnapshots(t *testing.T, d sandbox.Driver, s *sandbox.Spec, dir strin
 		if pid := monitorOf(t, spec.ID); pid != "" {
 			t.Errorf("%s: the monitor still runs: %s", name, pid)
 		}
+		if left, err := os.ReadDir(spec.StateDir); err != nil || len(left) > 0 {
+			t.Errorf("%s left %v, %v", name, left, err)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/caisson-run/caisson/guest/boot"
@@ -52,6 +53,11 @@ func (d *Driver) start(ctx context.Context, s *sandbox.Spec, from *written) (_ s
 	if err := os.Mkdir(socketDir(s.StateDir), 0o700); err != nil {
 		return nil, unkept(err)
 	}
+	defer func() {
+		if err != nil { // it may be begun anew, with the files alone
+			err = errors.Join(err, leaveNothing(s.StateDir))
+		}
+	}()
 	if i.monitor, err = d.vmm.prepare(socketDir(s.StateDir), s, i.console); err != nil {
 		return nil, err
 	}
@@ -85,6 +91,15 @@ func (d *Driver) start(ctx context.Context, s *sandbox.Spec, from *written) (_ s
 	i.base = i.box.now()
 	go i.follow()
 	return i, nil
+}
+
+// leaveNothing removes what a machine had in its state directory.
+func leaveNothing(stateDir string) error {
+	var errs []error
+	for _, name := range []string{socketDir(stateDir), filepath.Join(stateDir, copiesSerial), filepath.Join(stateDir, scratchSerial)} {
+		errs = append(errs, os.RemoveAll(name))
+	}
+	return errors.Join(errs...)
 }
 
 var errSlow = fmt.Errorf("it did not boot within %v", bootTimeout)
