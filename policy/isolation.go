@@ -13,13 +13,13 @@ const DefaultIsolation = "gvisor"
 // Isolations lists the levels that a policy file or a flag may name. Whether
 // this host has one is for its driver to say.
 func Isolations() []string {
-	return []string{"process", "docker", "docker:runsc", "docker:kata", "gvisor", "microvm", "microvm:tcg", "vm", "vm:tcg", "kubernetes", "e2b", "modal"}
+	return []string{"process", "docker", "docker:runsc", "docker:kata", "gvisor", "microvm", "microvm:qemu", "microvm:firecracker", "microvm:tcg", "vm", "vm:tcg", "kubernetes", "e2b", "modal"}
 }
 
 // Offered are those of them that this version has a driver for; tcg, for tests, is not
 // offered.
 func Offered() []string {
-	return []string{"gvisor", "process", "docker", "docker:runsc", "docker:kata", "microvm", "vm"}
+	return []string{"gvisor", "process", "docker", "docker:runsc", "docker:kata", "microvm", "microvm:qemu", "microvm:firecracker", "vm"}
 }
 
 // isLevel is nil for the name of a level, this version's or not: a policy may be for
@@ -52,13 +52,17 @@ func levelHint(name string) string {
 // with many (vm). What kubernetes, e2b and modal put in between is theirs to
 // choose, what an engine calls runsc or kata is the engine's, and an emulated processor (tcg) is no
 // boundary that was made for one, so they compare
-// with nothing, themselves excepted.
+// with nothing, themselves excepted. A machine monitor that is named (qemu, firecracker) is
+// as good as a microvm, and nothing else is as good as it.
 func strength() []string { return []string{"process", "docker", "gvisor", "microvm", "vm"} }
 
 // atLeast says whether level a isolates at least as well as level b.
 func atLeast(a, b string) bool {
 	if a == b {
 		return true
+	}
+	if a == "microvm:qemu" || a == "microvm:firecracker" {
+		a = "microvm"
 	}
 	i, j := slices.Index(strength(), a), slices.Index(strength(), b)
 	return i >= 0 && j >= 0 && i >= j

@@ -174,7 +174,7 @@ func beyond(plan Plan, f *File, system bool, isolation string) string {
 	if f.Isolation.Said() && plan.Isolation != f.Isolation.V {
 		return "isolation " + plan.Isolation
 	}
-	if !f.Isolation.Said() && plan.Isolation != isolation && !slices.Contains([]string{"gvisor", "microvm", "vm"}, plan.Isolation) {
+	if !f.Isolation.Said() && plan.Isolation != isolation && !slices.Contains([]string{"gvisor", "microvm", "microvm:qemu", "microvm:firecracker", "vm"}, plan.Isolation) {
 		return "isolation " + plan.Isolation + ", weaker than the default"
 	}
 	covered := func(m PlanMount) bool {

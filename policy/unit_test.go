@@ -246,8 +246,9 @@ func TestNearest(t *testing.T) {
 // TestStrength is the order of levels, all pairs.
 func TestStrength(t *testing.T) {
 	stronger := map[string]string{
-		"process": "process docker gvisor microvm vm", "docker": "docker gvisor microvm vm", "gvisor": "gvisor microvm vm",
-		"microvm": "microvm vm", "vm": "vm", "docker:runsc": "docker:runsc", "docker:kata": "docker:kata", "microvm:tcg": "microvm:tcg", "vm:tcg": "vm:tcg", "kubernetes": "kubernetes", "e2b": "e2b", "modal": "modal",
+		"process": "process docker gvisor microvm microvm:qemu microvm:firecracker vm", "docker": "docker gvisor microvm microvm:qemu microvm:firecracker vm",
+		"gvisor": "gvisor microvm microvm:qemu microvm:firecracker vm", "microvm": "microvm microvm:qemu microvm:firecracker vm", "vm": "vm",
+		"microvm:qemu": "microvm:qemu", "microvm:firecracker": "microvm:firecracker", "docker:runsc": "docker:runsc", "docker:kata": "docker:kata", "microvm:tcg": "microvm:tcg", "vm:tcg": "vm:tcg", "kubernetes": "kubernetes", "e2b": "e2b", "modal": "modal",
 	}
 	for _, b := range Isolations() {
 		for _, a := range Isolations() {
@@ -401,7 +402,7 @@ func TestReadLimit(t *testing.T) {
 // A hint names what can be taken. What is recognised, and not in this version, would be
 // refused in its turn.
 func TestLevelHint(t *testing.T) {
-	const names = "gvisor, process, docker, docker:runsc, docker:kata, microvm, vm"
+	const names = "gvisor, process, docker, docker:runsc, docker:kata, microvm, microvm:qemu, microvm:firecracker, vm"
 	for name, want := range map[string]string{
 		"foo": "this version has " + names, "gvsor": "did you mean gvisor?", "podman": "did you mean docker?",
 		"firecracker": "did you mean microvm?", "k8s": "did you mean kubernetes? It is not in this version, which has " + names,
