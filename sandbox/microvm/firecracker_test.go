@@ -6,6 +6,7 @@ package microvm_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/drivertest"
 	"github.com/caisson-run/caisson/sandbox/microvm"
 	"github.com/caisson-run/caisson/sandbox/process"
 )
@@ -33,14 +35,30 @@ func newFirecracker(t testing.TB) sandbox.Driver {
 	return microvm.NewUntried(microvm.Options{Machine: microvm.Micro, Box: process.New(process.Options{TAP: true}), Kernels: kernelStore(t)}, 512<<20)
 }
 
-// TestFirecracker drives a whole machine: its disks in their order, its network, its limits,
-// a pause, and what its monitor finds itself with.
+// TestFirecracker drives one that stands for it. A snapshot is refused by name, and so is a
+// speed of its disks.
 func TestFirecracker(t *testing.T) {
 	d := newFirecracker(t)
 	caps, err := d.Probe(t.Context())
 	if err != nil || caps.Unusable != "" || !strings.HasPrefix(caps.Engine, "Firecracker") || caps.Snapshot {
 		t.Errorf("%s, %q, %v, %v", caps.Engine, caps.Unusable, caps.Snapshot, err)
 	}
+	rated := newSpec(t, func(s *sandbox.Spec) {
+		s.Limits.IO, s.Limits.Explicit = 1<<20, map[sandbox.LimitName]bool{sandbox.LimitIO: true}
+	})
+	if _, err := d.Start(t.Context(), rated); !errors.Is(err, sandbox.ErrUnsupported) || !strings.Contains(err.Error(), "limit io") {
+		t.Errorf("a speed of its disks: %v", err)
+	}
+	if _, err := d.(sandbox.Restorer).Restore(t.Context(), rated, t.TempDir()); !errors.Is(err, sandbox.ErrUnsupported) {
+		t.Errorf("a snapshot: %v", err)
+	}
+	drive(t, d)
+}
+
+// drive drives a whole machine: its disks in their order, its network, its limits, a pause,
+// and what its monitor finds itself with.
+func drive(t *testing.T, d sandbox.Driver) {
+	t.Helper()
 	shared := t.TempDir()
 	if err := os.WriteFile(filepath.Join(shared, "a"), []byte("of the host\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -144,4 +162,28 @@ func boxed(t *testing.T, id string) {
 		t.Fatal("there is no monitor")
 	}
 	confined(t, pid, "/run/vm")
+}
+
+// realVariable names a true Firecracker.
+const realVariable = "CAISSON_FIRECRACKER"
+
+// The true one, on a host whose KVM works.
+func TestRealFirecracker(t *testing.T) {
+	if os.Getenv(realVariable) == "" {
+		t.Skip("needs a Firecracker: " + realVariable)
+	}
+	d := microvm.New(microvm.Options{Machine: microvm.Micro, Box: process.New(process.Options{KVM: true, TAP: true}), Kernels: kernelStore(t)}).Variant("firecracker")
+	caps, err := d.Probe(t.Context())
+	if err != nil || caps.Unusable != "" {
+		t.Skipf("%s, %v", caps.Unusable, err)
+	}
+	drive(t, d)
+}
+
+// The whole suite on the program that stands for it: make test-vm.
+func TestConformanceOfFirecracker(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it boots a machine for each promise: make test-vm")
+	}
+	drivertest.Run(t, drivertest.Harness{New: newFirecracker, OnImage: true})
 }
