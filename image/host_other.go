@@ -22,3 +22,13 @@ func Dir(_ context.Context, src *hostpath.Source, _ DirOptions) (*Root, error) {
 	return nil, &sandbox.Error{Op: "root filesystem " + src.Name, Kind: sandbox.ErrUnsupported,
 		Problem: "there are no Linux sandboxes on this system", Hint: "run caisson on Linux"}
 }
+
+// PackHost is not supported here, as Host.
+func PackHost(ctx context.Context, host HostOptions, _ PackOptions) (*Root, error) {
+	return Host(ctx, host)
+}
+
+// PackDir is not supported here, as Dir.
+func PackDir(ctx context.Context, src *hostpath.Source, _ PackOptions) (*Root, error) {
+	return Dir(ctx, src, DirOptions{})
+}

@@ -91,6 +91,14 @@ type DirOptions struct {
 	Targets    []Target
 }
 
+// PackOptions say where a root in one file is kept, and what goes with it.
+type PackOptions struct {
+	// Cache is a directory of ours, mode 0700. It is made when it does not exist.
+	Cache string
+	// Toolchains become Root.Mounts: they are not packed.
+	Toolchains []*hostpath.Source
+}
+
 // Root is a root filesystem that is ready to be used. Its handles are valid
 // until Close, which may be called when the sandbox was started.
 type Root struct {

@@ -188,6 +188,9 @@ type Capabilities struct {
 	// that the level takes it as one file: no tree is unpacked for it then.
 	Images bool
 	EROFS  bool
+	// OnlyEROFS says that the level takes any root as one file alone: it shows no directory
+	// of this host.
+	OnlyEROFS bool
 
 	// Changes says that what was changed in a copy-on-write mount can be read: by
 	// Spec.OnChanges, and of Instances, which are ChangeReaders.
