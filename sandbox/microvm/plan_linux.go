@@ -33,7 +33,7 @@ func (d *Driver) check(s *sandbox.Spec) error {
 	}
 	switch {
 	case s.Root.Image == nil || s.Root.Image.EROFS == nil:
-		return refuse("start sandbox", "a virtual machine does not show this host's files", "take an image (--image) or a template (caisson template build host --from host, then --template host)")
+		return refuse("start sandbox", "a virtual machine does not show this host's files", "give it a root in one file")
 	case len(s.Root.Binds) > 0:
 		return refuse("mount "+s.Root.Binds[0].Name, "a virtual machine shows no directory of this host", "put it into a template")
 	case s.Network != nil && (s.Network.NIC == nil || s.Network.MTU > maxFrame-etherHeader):

@@ -13,7 +13,7 @@ import (
 // process, a machine of a few instructions on KVM.
 func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 	c := sandbox.Capabilities{
-		Limits: d.limits(), Root: true, Terminal: true, Masks: true, CopyOnWrite: true, Changes: true, InertSockets: true, Images: true, EROFS: true, Pause: true, Snapshot: d.vmm.snapshots(),
+		Limits: d.limits(), Root: true, Terminal: true, Masks: true, CopyOnWrite: true, Changes: true, InertSockets: true, Images: true, EROFS: true, OnlyEROFS: true, Pause: true, Snapshot: d.vmm.snapshots(),
 		NoSurvival: sandbox.Clause{Enforcement: sandbox.Off, Detail: noSurvival},
 		Network:    true, Wire: sandbox.WirePackets,
 	}

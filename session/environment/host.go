@@ -98,15 +98,28 @@ func (e *Environment) root(ctx context.Context, chains []*hostpath.Source) (*ima
 		if err != nil {
 			return nil, err
 		}
+		if e.packed() {
+			return image.PackDir(ctx, src, e.packOptions(chains))
+		}
 		return image.Dir(ctx, src, image.DirOptions{Toolchains: chains, Targets: targets(e.Spec)})
 	}
 	o := image.HostOptions{
 		Cache: filepath.Join(e.o.Host.StateDir, "cache"), Toolchains: chains, User: e.Spec.User, Targets: targets(e.Spec), Programs: e.o.First == Agent,
 	}
+	if e.packed() {
+		return image.PackHost(ctx, o, e.packOptions(chains))
+	}
 	if n := e.Spec.Network; n != nil {
 		o.NameServer = n.Gateway
 	}
 	return image.Host(ctx, o)
+}
+
+// packed says whether this host's programs, or another directory, are packed to be the root.
+func (e *Environment) packed() bool { return e.Image == nil && e.o.Caps.OnlyEROFS }
+
+func (e *Environment) packOptions(chains []*hostpath.Source) image.PackOptions {
+	return image.PackOptions{Cache: filepath.Join(e.o.Host.StateDir, "packs"), Toolchains: chains}
 }
 
 // targets are the paths inside that must exist for s to be mounted.

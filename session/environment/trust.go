@@ -117,7 +117,7 @@ func (e *Environment) addNameServer() error {
 	n := e.Spec.Network
 	text := ""
 	switch {
-	case n != nil && (e.o.Plan.Rootfs != nil || e.Image != nil):
+	case n != nil && (e.o.Plan.Rootfs != nil || e.Image != nil || e.packed()):
 		text = image.ResolvConf(n.Gateway)
 	case e.Image == nil || !e.Spec.Sudo: // gVisor makes no layer over an image where no file is mounted
 		return nil
