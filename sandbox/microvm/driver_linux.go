@@ -4,6 +4,7 @@ package microvm
 
 import (
 	"context"
+	"os"
 	"sync"
 
 	"github.com/caisson-run/caisson/image/kernel"
@@ -70,10 +71,10 @@ func (o *Options) vmm() vmm {
 		return q
 	}
 	return &oneOf{pick: sync.OnceValue(func() vmm {
-		if _, why, _ := f.program(); why != "" {
-			return q
+		if _, why, _ := f.program(); why == "" || os.Getenv(firecrackerVariable) != "" {
+			return f
 		}
-		return f
+		return q
 	})}
 }
 

@@ -30,14 +30,20 @@ func (f *firecracker) rates() bool     { return false }
 
 func (f *firecracker) program() (file, why, remedy string) {
 	file, err := findFirecracker()
-	if err != nil {
-		return "", "there is no Firecracker here", "get it from github.com/firecracker-microvm/firecracker/releases and put it into PATH as firecracker, or name it in CAISSON_FIRECRACKER"
+	switch {
+	case err != nil && os.Getenv(firecrackerVariable) != "":
+		return "", firecrackerVariable + " names no file that is here", "correct it, or unset it: " + err.Error()
+	case err != nil:
+		return "", "there is no Firecracker here", "get it from github.com/firecracker-microvm/firecracker/releases and put it into PATH as firecracker, or name it in " + firecrackerVariable
 	}
 	return file, "", ""
 }
 
+// firecrackerVariable names its file.
+const firecrackerVariable = "CAISSON_FIRECRACKER"
+
 func findFirecracker() (string, error) {
-	f := os.Getenv("CAISSON_FIRECRACKER")
+	f := os.Getenv(firecrackerVariable)
 	if f == "" {
 		var err error
 		if f, err = exec.LookPath("firecracker"); err != nil {
