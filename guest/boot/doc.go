@@ -50,7 +50,8 @@ const (
 // Config is what a machine is to be.
 type Config struct {
 	Hostname string `json:"hostname"`
-	// Names are the files that tell the sandbox's names, of sandbox.Spec.NameFiles.
+	// Names are the files that tell the sandbox's names, of sandbox.Spec.NameFiles. One
+	// without a text says what the root has there, until an Order has another.
 	Names []sandbox.NameFile `json:"names,omitempty"`
 	// Root is the serial of the block device with the root file system, an EROFS.
 	Root string `json:"root"`

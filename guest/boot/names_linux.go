@@ -42,10 +42,14 @@ func (c *Config) mountNames() error {
 			continue
 		}
 		text := f.Text
-		if f.Target == sandbox.HostsFile {
-			if text, err = hosts(at, f.Text); err != nil {
-				return err
-			}
+		switch {
+		case text == "":
+			text, err = nameText(at)
+		case f.Target == sandbox.HostsFile:
+			text, err = hosts(at, f.Text)
+		}
+		if err != nil {
+			return err
 		}
 		if err := os.WriteFile(nameFile(f), []byte(text), 0o644); err != nil {
 			return err
@@ -59,6 +63,12 @@ func (c *Config) mountNames() error {
 
 // hosts is what a hosts file says with another line for the sandbox itself.
 func hosts(name, line string) (string, error) {
+	text, err := nameText(name)
+	return sandbox.HostsFor(text, line), err
+}
+
+// nameText is what a file of names says.
+func nameText(name string) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return "", err
@@ -68,7 +78,7 @@ func hosts(name, line string) (string, error) {
 	if err == nil && len(text) > maxHosts {
 		err = fmt.Errorf("%s is too large", name)
 	}
-	return sandbox.HostsFor(string(text), line), err
+	return string(text), err
 }
 
 // setNames gives the sandbox another name. One that goes on as itself keeps what its root has

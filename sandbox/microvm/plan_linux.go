@@ -80,11 +80,26 @@ const (
 // hostname is what the machine is called.
 func hostname(s *sandbox.Spec) string { return cmp.Or(s.Hostname, "sandbox") }
 
+// names are the files that tell the sandbox's names. One without names has those of the
+// root, and a copy that goes on may have names of its own.
+func names(s *sandbox.Spec) []sandbox.NameFile {
+	if s.MachineID != "" {
+		return s.NameFiles()
+	}
+	other := *s
+	other.MachineID = "none"
+	all := other.NameFiles()
+	for i := range all {
+		all[i].Text = ""
+	}
+	return all
+}
+
 // config is what the machine is to be, and what it writes to.
 func config(s *sandbox.Spec, mark wire.Mark) (*boot.Config, *scratch, error) {
 	u := s.User
 	c := &boot.Config{
-		Hostname: hostname(s), Names: s.NameFiles(), Root: rootSerial, Disk: scratchSerial,
+		Hostname: hostname(s), Names: names(s), Root: rootSerial, Disk: scratchSerial,
 		Argv: []string{guest.AgentArgv0, "-stay", staysFor.String(), "-user", fmt.Sprintf("%d:%d:%s:%s", u.UID, u.GID, u.Name, u.Home)},
 		Env:  []string{agent.MarkVariable + "=" + mark.String(), agent.OOMVariable + "=1"},
 	}

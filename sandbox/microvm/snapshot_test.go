@@ -27,7 +27,7 @@ import (
 func again(t testing.TB, s *sandbox.Spec, hostname string) *sandbox.Spec {
 	t.Helper()
 	other := *s
-	other.ID, other.Hostname, other.StateDir = "sbx_vm"+rand.Text(), hostname, filepath.Join(filepath.Dir(s.StateDir), hostname)
+	other.ID, other.Hostname, other.MachineID, other.StateDir = "sbx_vm"+rand.Text(), hostname, strings.Repeat("5", 32), filepath.Join(filepath.Dir(s.StateDir), hostname)
 	if err := os.Mkdir(other.StateDir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -74,6 +74,9 @@ func TestSnapshot(t *testing.T) {
 		s.Limits.CPUs = 1
 		s.Mounts = []sandbox.Mount{source(t, host, "/cow", sandbox.CopyOnWrite), source(t, filepath.Join(host, "a"), "/home/user/two", sandbox.CopyOnWrite)}
 	}))
+	if got := m.sh("cat /etc/hostname"); got != "sandbox\n" {
+		t.Errorf("its root calls it %q", got)
+	}
 	m.sh("echo kept > /home/user/a; " + drawing)
 	m.firstDraws("sandbox")
 	dir, began := t.TempDir(), time.Now()
@@ -92,7 +95,7 @@ func TestSnapshot(t *testing.T) {
 				}
 				drawn[draw] = name
 			}
-			if got := c.sh("cat /home/user/a /cow/a; echo " + name + " > /home/user/a"); got != "kept\ntext\n" {
+			if got := c.sh("cat /home/user/a /cow/a /etc/hostname; echo " + name + " > /home/user/a"); got != "kept\ntext\n"+name+"\n" {
 				t.Errorf("it has %q", got)
 			}
 		})
