@@ -65,6 +65,13 @@ type Instance interface {
 	Destroy(ctx context.Context) error
 }
 
+// Failer is the optional ability of an Instance to say why it ended where neither code
+// inside nor a limit did it: the host's disk is full, say.
+type Failer interface {
+	// Failure is nil where it knows of nothing. It is known when Ended is closed.
+	Failure() error
+}
+
 // Adopted is a sandbox with a new owner, who closes the files.
 type Adopted struct {
 	Instance

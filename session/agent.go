@@ -53,6 +53,10 @@ func ended(ctx context.Context, box sandbox.Instance, res *sandbox.Result, exit 
 	if LimitEnded(box, res) {
 		return nil
 	}
+	if f, ok := box.(sandbox.Failer); ok && f.Failure() != nil {
+		res.Status = sandbox.StatusError
+		return f.Failure()
+	}
 	return ProgramEnd(ctx, res, exit, err)
 }
 

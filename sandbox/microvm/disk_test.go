@@ -5,6 +5,7 @@
 package microvm_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -58,6 +59,29 @@ func TestDisk(t *testing.T) {
 	}
 	if longest := regexp.MustCompile(`Max file size +([0-9]+) +([0-9]+) `).FindSubmatch(limits); longest == nil || string(longest[2]) != strconv.FormatInt(info.Size(), 10) {
 		t.Errorf("the monitor can make files longer than the disk of %d bytes: %q", info.Size(), longest)
+	}
+}
+
+// TestFullHost: a machine whose disk the host has no room for ends, and it is said why.
+func TestFullHost(t *testing.T) {
+	m := start(t, newDriver(t, microvm.Micro), newSpec(t, func(s *sandbox.Spec) {
+		if err := unix.Mount("small", s.StateDir, "tmpfs", 0, "size=12m,mode=0700"); err != nil {
+			t.Skipf("needs a disk that is full: %v", err)
+		}
+		t.Cleanup(func() {
+			if err := unix.Unmount(s.StateDir, 0); err != nil {
+				t.Error(err)
+			}
+		})
+	}))
+	_, err := m.client.Run(t.Context(), &sandbox.Exec{Argv: []string{"sh", "-c", "dd if=/dev/zero of=/home/user/big bs=1M count=60 conv=fsync"}, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"}})
+	select {
+	case <-m.instance.Ended():
+	case <-t.Context().Done():
+		t.Fatal(err)
+	}
+	if why := m.instance.(sandbox.Failer).Failure(); !errors.Is(why, sandbox.ErrUnavailable) || !strings.Contains(why.Error(), "host's disk") || m.instance.Limit() != "" {
+		t.Errorf("it ended by %q: %v, and the program by %v", m.instance.Limit(), why, err)
 	}
 }
 

@@ -235,3 +235,6 @@ func (m *firecrackerMonitor) close() {
 		m.dir.Close()
 	}
 }
+
+// stuck is never told: the guest gets an error of its disk instead.
+func (m *firecrackerMonitor) stuck() <-chan struct{} { return nil }

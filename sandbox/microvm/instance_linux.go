@@ -31,6 +31,7 @@ type instance struct {
 
 	mu      sync.Mutex
 	limit   sandbox.LimitName
+	failure error // why it ended, where nothing inside did it
 	destroy sync.Mutex
 
 	pausing sync.Mutex // held while the machine is stopped or let go on
@@ -38,14 +39,17 @@ type instance struct {
 	frozen  bool       // what the sandbox runs stands still inside
 }
 
-var _ sandbox.Instance = (*instance)(nil)
+var (
+	_ sandbox.Instance = (*instance)(nil)
+	_ sandbox.Failer   = (*instance)(nil)
+)
 
 // follow ends the machine for its limits, and closes ended when it is gone.
 func (i *instance) follow() {
 	defer close(i.ended)
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
-	oom := i.console.oom
+	oom, stuck := i.console.oom, i.monitor.stuck()
 	for {
 		select {
 		case <-i.box.ended:
@@ -58,6 +62,11 @@ func (i *instance) follow() {
 		case <-oom:
 			oom = nil
 			i.look()
+			i.box.stop()
+		case <-stuck:
+			stuck = nil
+			i.fail(&sandbox.Error{Op: "sandbox " + i.id, Kind: sandbox.ErrUnavailable, Problem: "the host's disk took no more of what the virtual machine wrote, which has ended therefore",
+				Hint: "look whether the disk of the state directory is full"})
 			i.box.stop()
 		case <-tick.C:
 			if i.overtime() {
@@ -120,6 +129,19 @@ func (i *instance) Limit() sandbox.LimitName {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.limit
+}
+
+func (i *instance) fail(err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.failure = err
+}
+
+// Failure implements sandbox.Failer.
+func (i *instance) Failure() error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.failure
 }
 
 // lastLook is how long Usage waits for the end of a machine that a limit ends.

@@ -62,6 +62,8 @@ func (m *qemuMonitor) control() net.Conn { return m.orders }
 func (m *qemuMonitor) pause(ctx context.Context) error  { return m.qmp.call(ctx, "stop") }
 func (m *qemuMonitor) resume(ctx context.Context) error { return m.qmp.call(ctx, "cont") }
 
+func (m *qemuMonitor) stuck() <-chan struct{} { return m.qmp.stuck }
+
 func (m *qemuMonitor) close() {
 	m.sockets.close()
 	m.nic.close()

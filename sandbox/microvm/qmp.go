@@ -23,6 +23,7 @@ type qmp struct {
 	turn    chan struct{}  // one command at a time
 	answers chan qmpAnswer // of a few commands that were given up, too
 	last    int            // the number of the last command; of who has the turn
+	stuck   chan struct{}  // closed when QEMU has stopped the machine, as a disk cannot be written to
 }
 
 type qmpAnswer struct {
@@ -32,7 +33,10 @@ type qmpAnswer struct {
 	} `json:"error"`
 	Return json.RawMessage `json:"return"`
 	Event  string          `json:"event"`
-	QMP    json.RawMessage `json:"QMP"`
+	Data   struct {
+		Action string `json:"action"` // of BLOCK_IO_ERROR
+	} `json:"data"`
+	QMP json.RawMessage `json:"QMP"`
 }
 
 const (
@@ -43,20 +47,25 @@ const (
 
 // newQMP greets QEMU. The caller closes conn, which ends it.
 func newQMP(ctx context.Context, conn net.Conn) (*qmp, error) {
-	m := &qmp{conn: conn, turn: make(chan struct{}, 1), answers: make(chan qmpAnswer, maxAnswers)}
+	m := &qmp{conn: conn, turn: make(chan struct{}, 1), answers: make(chan qmpAnswer, maxAnswers), stuck: make(chan struct{})}
 	go m.read()
 	return m, m.call(ctx, "qmp_capabilities")
 }
 
-// read hands out answers until the connection ends. Nothing waits for events.
+// read hands out answers until the connection ends. Of events one counts.
 func (m *qmp) read() {
 	defer close(m.answers)
+	stuck := false
 	lines := bufio.NewScanner(m.conn)
 	lines.Buffer(make([]byte, 0, 4<<10), maxQMPLine)
 	for lines.Scan() {
 		var a qmpAnswer
 		if json.Unmarshal(lines.Bytes(), &a) != nil {
 			return
+		}
+		if a.Event == "BLOCK_IO_ERROR" && a.Data.Action == "stop" && !stuck {
+			stuck = true
+			close(m.stuck)
 		}
 		if a.QMP != nil || a.Event != "" {
 			continue

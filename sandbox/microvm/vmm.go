@@ -50,6 +50,9 @@ type monitor interface {
 	// after an error too. load has one that is incoming go on from there: it stands still.
 	save(ctx context.Context, w io.Writer) error
 	load(ctx context.Context, r io.Reader) error
+	// stuck is closed when the machine stands still as its disk cannot be written to, once it
+	// is connected; nil where the machine is told instead.
+	stuck() <-chan struct{}
 	close()
 }
 

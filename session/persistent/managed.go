@@ -123,6 +123,9 @@ func (l *managed) watch(in *running) {
 	select {
 	case <-in.box.Ended():
 		why.Reason = "its first process ended"
+		if f, ok := in.box.(sandbox.Failer); ok && f.Failure() != nil {
+			why = &session.Ending{Status: sandbox.StatusError, Reason: f.Failure().Error()}
+		}
 		if limit := in.box.Limit(); limit != "" {
 			why = session.Exceeded(limit, session.Sentence(limit, in.env.Spec.Limits))
 			in.leave(why) // and callers with a program in it learn that
