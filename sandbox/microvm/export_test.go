@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"time"
 
 	"github.com/caisson-run/caisson/guest/boot"
 	"github.com/caisson-run/caisson/guest/wire"
@@ -52,15 +53,55 @@ func QEMUArgv(s *sandbox.Spec) []string {
 }
 
 // Save has the QEMU at the other end of conn write its machine, of which so many bytes are
-// taken, and says how many came.
-func Save(ctx context.Context, conn *net.UnixConn, most int64) (int64, error) {
+// taken, each of them within stall, and says how many came.
+func Save(ctx context.Context, conn *net.UnixConn, most int64, stall time.Duration) (int64, error) {
 	q, err := newQMP(ctx, conn)
 	if err != nil {
 		return 0, err
 	}
 	to := &summing{w: io.Discard, sum: sha256.New(), left: most}
-	err = (&qemuMonitor{qmp: q}).save(ctx, to)
+	err = (&qemuMonitor{qmp: q, stall: stall}).save(ctx, to)
 	return to.size, err
+}
+
+// ErrStalled is errStalled.
+var ErrStalled = errStalled
+
+// StandIn is a machine's instance that has no machine: orders go to guest, and what its
+// monitor is asked is noted.
+type StandIn struct {
+	Asked   []string // "pause", "save", "resume", in their order
+	Stalls  bool     // of save
+	Sticks  bool     // of resume
+	Stopped bool     // its box
+
+	monitor
+}
+
+// Instance is its instance.
+func (s *StandIn) Instance(guest net.Conn) *instance {
+	return &instance{id: "sbx_x", monitor: s, orders: newOrders(guest), box: &box{stop: func() { s.Stopped = true }}}
+}
+
+func (s *StandIn) ask(ctx context.Context, what string) error {
+	s.Asked = append(s.Asked, what)
+	return ctx.Err()
+}
+
+func (s *StandIn) pause(ctx context.Context) error { return s.ask(ctx, "pause") }
+
+func (s *StandIn) resume(ctx context.Context) error {
+	if err := s.ask(ctx, "resume"); err != nil || !s.Sticks {
+		return err
+	}
+	return errMonitorGone
+}
+
+func (s *StandIn) save(ctx context.Context, _ io.Writer) error {
+	if err := s.ask(ctx, "save"); err != nil || !s.Stalls {
+		return err
+	}
+	return errStalled
 }
 
 // NewUntried is a driver of Firecracker whose box has no KVM, for a program that stands

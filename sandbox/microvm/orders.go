@@ -34,7 +34,7 @@ const (
 	maxDone = 2*boot.MaxPiece + 4<<10
 )
 
-var errOrderTimeout = fmt.Errorf("the guest did not answer within %v", orderTimeout)
+var errOrderTimeout = errors.New("the guest did not answer in time")
 
 // newOrders speaks over conn, which the caller closes. The numbers of orders are new in
 // each monitor: a machine that was written down may still answer an older one.

@@ -33,13 +33,22 @@ func (i *instance) Resume(ctx context.Context) error {
 	return i.goOn(ctx, nil)
 }
 
-// stop stops the machine; unfrozen is why the sandbox does not stand still inside.
+// freezeTimeout is how long the guest may take to have the sandbox stand still: the guest
+// gives its processes 20 s, and then writes its disks.
+const freezeTimeout = time.Minute
+
+// stop stops the machine; unfrozen is why the sandbox does not stand still inside. The
+// processors are stopped whatever the guest does meanwhile, and when ctx ends, too.
 func (i *instance) stop(ctx context.Context) (unfrozen, err error) {
 	if !i.stands {
-		unfrozen = i.orders.give(ctx, boot.Order{Do: boot.Freeze})
+		asked, cancel := context.WithTimeoutCause(ctx, freezeTimeout, errOrderTimeout)
+		unfrozen = i.orders.give(asked, boot.Order{Do: boot.Freeze})
+		cancel()
 		i.frozen = unfrozen == nil
 	}
 	i.stands = true
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), qmpTimeout)
+	defer cancel()
 	return unfrozen, i.told(i.monitor.pause(ctx))
 }
 

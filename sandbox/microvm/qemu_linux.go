@@ -51,7 +51,7 @@ func (q *qemu) prepare(dir string, s *sandbox.Spec, c *console) (monitor, error)
 	if err != nil {
 		return nil, err
 	}
-	return &qemuMonitor{qemu: q, sockets: sockets, console: c, network: s.Network}, nil
+	return &qemuMonitor{qemu: q, sockets: sockets, console: c, network: s.Network, stall: stallTimeout}, nil
 }
 
 // translationBuffer is how much QEMU may keep of translated code, in MiB, where it

@@ -5,6 +5,7 @@ package microvm
 import (
 	"context"
 	"net"
+	"time"
 
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -21,7 +22,8 @@ type qemuMonitor struct {
 	qmp *qmp
 	nic *nic
 
-	saved bool // it was written down before
+	saved bool          // it was written down before
+	stall time.Duration // stallTimeout
 }
 
 // connect waits for QEMU at all of the sockets, and greets it.

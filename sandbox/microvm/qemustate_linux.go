@@ -45,13 +45,52 @@ func (m *qemuMonitor) save(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = ours.SetReadDeadline(time.Unix(1, 0)) })
-	_, err = io.Copy(w, ours)
+	_, err = io.Copy(w, &waiting{f: ours, ctx: ctx, once: m.stall, left: m.stall + saveTime})
 	ours.Close()
 	if !stop() {
 		err = context.Cause(ctx)
 	}
+	if errors.Is(err, errStalled) { // it is not asked what became of it
+		return err
+	}
 	// What is not read any more QEMU cannot write: it gives up by itself.
 	return errors.Join(err, ignored(err, m.migrated(context.WithoutCancel(ctx))))
+}
+
+const (
+	// stallTimeout is how long QEMU may write nothing of a machine that it writes down.
+	stallTimeout = time.Minute
+	// saveTime is how long it may be waited for in all: it writes faster than any disk, so
+	// that is minutes for gigabytes even where its processor is shared by many.
+	saveTime = 20 * time.Minute
+)
+
+var errStalled = errors.New("the machine monitor does not write its machine down")
+
+// waiting reads a pipe whose other end may be in hostile hands. What is done with the bytes
+// between reads takes none of its time.
+type waiting struct {
+	f    *os.File
+	ctx  context.Context
+	once time.Duration // for one read
+	left time.Duration // for all of them
+}
+
+// Read implements io.Reader.
+func (r *waiting) Read(p []byte) (int, error) {
+	began := time.Now()
+	if err := r.f.SetReadDeadline(began.Add(min(r.once, r.left))); err != nil {
+		return 0, err
+	}
+	if r.ctx.Err() != nil { // its deadline was overwritten
+		return 0, context.Cause(r.ctx)
+	}
+	n, err := r.f.Read(p)
+	r.left -= time.Since(began)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = errStalled
+	}
+	return n, err
 }
 
 // ignored is what an error has led to: it tells nothing more.

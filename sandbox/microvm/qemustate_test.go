@@ -7,11 +7,13 @@ package microvm_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
@@ -25,6 +27,7 @@ type falseQEMU struct {
 	conn   *net.UnixConn
 	writes []byte // again and again, so many times
 	times  int
+	open   bool   // it does not end the stream before the conversation ends
 	status string // what comes of it
 }
 
@@ -32,6 +35,7 @@ func (q *falseQEMU) serve(t *testing.T) {
 	defer q.conn.Close()
 	_, _ = q.conn.Write([]byte(greeting))
 	var stream *os.File
+	defer func() { stream.Close() }()
 	buf, oob := make([]byte, 64<<10), make([]byte, unix.CmsgSpace(4))
 	for {
 		n, nfd, _, _, err := q.conn.ReadMsgUnix(buf, oob)
@@ -55,7 +59,9 @@ func (q *falseQEMU) serve(t *testing.T) {
 			}
 		case "migrate":
 			go func() {
-				defer stream.Close()
+				if !q.open {
+					defer stream.Close()
+				}
 				for range q.times {
 					if _, err := stream.Write(q.writes); err != nil {
 						return
@@ -123,7 +129,7 @@ func TestFalseMachine(t *testing.T) {
 				defer close(served)
 				(&falseQEMU{conn: theirs, writes: bytes.Repeat([]byte("x"), 64<<10), times: tt.times, status: tt.status}).serve(t)
 			}()
-			got, err := microvm.Save(t.Context(), ours, 1<<20)
+			got, err := microvm.Save(t.Context(), ours, 1<<20, time.Hour)
 			if (err == nil) != (tt.fails == "") || err != nil && !strings.Contains(err.Error(), tt.fails) {
 				t.Errorf("%v, want %q", err, tt.fails)
 			}
@@ -134,4 +140,20 @@ func TestFalseMachine(t *testing.T) {
 			<-served
 		})
 	}
+}
+
+// A monitor that says that it writes, and does not, is not waited for without end.
+func TestSilentMachine(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	ours, theirs := socketPair(t)
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		(&falseQEMU{conn: theirs, writes: []byte("x"), times: 1, open: true, status: `{"status": "active"}`}).serve(t)
+	}()
+	if _, err := microvm.Save(t.Context(), ours, 1<<20, time.Millisecond); !errors.Is(err, microvm.ErrStalled) {
+		t.Errorf("%v", err)
+	}
+	ours.Close()
+	<-served
 }

@@ -93,14 +93,18 @@ func (i *instance) SnapshotFiles(ctx context.Context, dir string) error {
 }
 
 // standing writes a machine down that stands still meanwhile, and afterwards where it did
-// before or is to end.
+// before or is to end. One that cannot go on ends.
 func (i *instance) standing(ctx context.Context, end bool, write func() error) (err error) {
 	i.pausing.Lock()
 	defer i.pausing.Unlock()
 	if !i.stands {
 		defer func() {
-			if !end || err != nil {
-				err = errors.Join(err, i.goOn(context.WithoutCancel(ctx), nil))
+			if end && err == nil {
+				return
+			}
+			if undone := i.goOn(context.WithoutCancel(ctx), nil); undone != nil {
+				i.box.stop() // it would neither end nor answer
+				err = errors.Join(err, undone)
 			}
 		}()
 		unfrozen, err := i.stop(ctx)
@@ -150,6 +154,9 @@ func (i *instance) memory(ctx context.Context, dir string, w *written) error {
 	defer f.Close()
 	to := &summing{w: f, sum: sha256.New(), left: maxStream(i.box.made.Memory)}
 	err = i.monitor.save(ctx, to)
+	if errors.Is(err, errStalled) { // so it is with all else that it is asked
+		i.box.stop()
+	}
 	w.Mark, w.Size, w.Digest = i.mark.String(), to.size, hex.EncodeToString(to.sum.Sum(nil))
 	return errors.Join(err, f.Close())
 }
