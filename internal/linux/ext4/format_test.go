@@ -137,6 +137,7 @@ func TestRefused(t *testing.T) {
 	}{
 		{-1, 10, sandbox.ErrInvalid}, {mib, 0, sandbox.ErrInvalid}, {mib, -1, sandbox.ErrInvalid}, {1 << 60, 10, sandbox.ErrInvalid}, {mib, 1 << 40, sandbox.ErrInvalid},
 		{64 * gib, 100, sandbox.ErrUnsupported},
+		{(134<<20 + 780_500) * ext4.Block, 1<<32 - 11, sandbox.ErrUnsupported}, // 1<<32 in whole groups
 	} {
 		o := ext4.Options{Size: c.size, Inodes: c.inodes}
 		if _, err := o.Length(); !errors.Is(err, c.want) {

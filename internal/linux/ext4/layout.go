@@ -22,6 +22,7 @@ const (
 	descriptor = 32
 
 	maxBlocks = 1<<32 - 1 // without the feature "64bit"
+	maxInodes = 1<<32 - 1 // the superblock's field has 32 bits
 	triedMore = 64        // groups beyond the least
 )
 
@@ -40,7 +41,7 @@ type layout struct {
 // layoutFor is a layout with that many bytes and inodes for files; where so many groups
 // cannot have that number of inodes, with somewhat fewer.
 func layoutFor(size, inodes int64) (*layout, error) {
-	if size < 0 || inodes < 1 || size/Block > maxBlocks || inodes > maxBlocks {
+	if size < 0 || inodes < 1 || size/Block > maxBlocks || inodes > maxInodes {
 		return nil, sandbox.Errorf(sandbox.ErrInvalid, "make file system", "%d bytes and %d files are no size of one", size, inodes)
 	}
 	want := size / Block
@@ -58,7 +59,7 @@ func layoutFor(size, inodes int64) (*layout, error) {
 	}
 	return nil, &sandbox.Error{
 		Op: "make file system", Kind: sandbox.ErrUnsupported,
-		Problem: fmt.Sprintf("one of %d bytes cannot have as few as %d files", size, inodes), Hint: fmt.Sprintf("allow %d files", least*2*inodesInData),
+		Problem: fmt.Sprintf("one of %d bytes cannot have %d files", size, inodes), Hint: fmt.Sprintf("allow %d files", min(least*2*inodesInData, 1<<31)),
 	}
 }
 
@@ -75,7 +76,7 @@ func (l *layout) fit(want, inodes int64) bool {
 	}
 	l.perGroup = roundUp(divideUp(l.blocks, l.groups), 8)
 	switch {
-	case l.table == 0, l.blocks > maxBlocks, l.perGroup > perBitmap, l.inodes > perBitmap, l.firstInode > l.inodes:
+	case l.table == 0, l.blocks > maxBlocks, l.groups*l.inodes > maxInodes, l.perGroup > perBitmap, l.inodes > perBitmap, l.firstInode > l.inodes:
 		return false
 	case l.groups == 1:
 		return true
