@@ -5,7 +5,6 @@ package tun
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -43,8 +42,12 @@ const frameBuffer = 2 << 20
 // fd, the other end of that device: each message is one frame, of IPv4 where it is read.
 // It takes no capability. The socket is not closed when it fails.
 func Frames(fd int) error {
-	if domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err != nil || domain != unix.AF_PACKET {
-		return fmt.Errorf("it is no packet socket: %w", err)
+	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+	if err != nil {
+		return os.NewSyscallError("getsockopt", err)
+	}
+	if domain != unix.AF_PACKET {
+		return errors.New("it is no packet socket")
 	}
 	request, err := unix.NewIfreq(TapName)
 	if err != nil {
