@@ -98,9 +98,9 @@ func fault(b []byte) string {
 		Message string `json:"fault_message"`
 	}
 	if json.Unmarshal(b, &f) == nil && f.Message != "" {
-		return sandbox.Quoted(f.Message)
+		return said(f.Message)
 	}
-	return sandbox.Quoted(string(b))
+	return said(string(b))
 }
 
 func (a *fcAPI) put(ctx context.Context, path string, what any) error {
@@ -156,12 +156,12 @@ func (a *fcAPI) checkVersion(ctx context.Context) error {
 	}
 	m := fcVersion.FindStringSubmatch(strings.TrimSpace(v.Version))
 	if m == nil {
-		return fmt.Errorf("the version of Firecracker is %s, it says", sandbox.Quoted(v.Version))
+		return fmt.Errorf("the version of Firecracker is %s, it says", said(v.Version))
 	}
 	major, _ := strconv.Atoi(m[1])
 	minor, _ := strconv.Atoi(m[2])
 	if major < oldestFirecracker[0] || major == oldestFirecracker[0] && minor < oldestFirecracker[1] {
-		return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "this Firecracker is " + v.Version + ", and 1.8 is the first that works: it has ACPI",
+		return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "this Firecracker is " + said(v.Version) + ", and 1.8 is the first that works: it has ACPI",
 			Hint: "get a newer one (github.com/firecracker-microvm/firecracker/releases), or take QEMU: --isolation microvm:qemu"}
 	}
 	return nil

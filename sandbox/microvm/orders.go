@@ -36,6 +36,13 @@ const (
 
 var errOrderTimeout = errors.New("the guest did not answer in time")
 
+// maxShown is how much of what a guest or a monitor complains of goes into a message, in
+// bytes: it may be in hostile hands.
+const maxShown = 300
+
+// said shows such a complaint.
+func said(s string) string { return sandbox.Quoted(sandbox.Clip(s, maxShown)) }
+
 // newOrders speaks over conn, which the caller closes. The numbers of orders are new in
 // each monitor: a machine that was written down may still answer an older one.
 func newOrders(conn net.Conn) *orders {
@@ -102,7 +109,7 @@ func (o *orders) exchange(order boot.Order) (*boot.Done, error) {
 			return nil, errors.New("the guest answers nonsense")
 		case d.ID != order.ID: // of one that was given up
 		case d.Error != "":
-			return nil, errors.New("the guest says: " + sandbox.Quoted(d.Error))
+			return nil, errors.New("the guest says: " + said(d.Error))
 		default:
 			return &d, nil
 		}

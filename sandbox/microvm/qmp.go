@@ -113,7 +113,7 @@ func (m *qmp) ask(ctx context.Context, command string, arguments map[string]any,
 				return nil, fmt.Errorf("%s: %w", command, errMonitorGone)
 			case a.ID != m.last: // of a command that was given up
 			case a.Error != nil:
-				return nil, fmt.Errorf("%s: QEMU says %q", command, a.Error.Desc)
+				return nil, fmt.Errorf("%s: QEMU says %s", command, said(a.Error.Desc))
 			default:
 				return a.Return, nil
 			}
