@@ -116,11 +116,29 @@ func (b *box) clean() bool {
 	return b.err == nil && b.res != nil && b.res.ExitCode != nil && *b.res.ExitCode == 0
 }
 
+// exitWait is how long a monitor that has hung up may take to end.
+const exitWait = 30 * time.Second
+
+// gaveUp says whether the monitor ends by itself with a complaint, as QEMU does about a
+// machine that it cannot read: neither killed nor for a limit.
+func (b *box) gaveUp(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, exitWait)
+	defer cancel()
+	select {
+	case <-b.ended:
+	case <-ctx.Done():
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err == nil && b.res != nil && b.res.Resource == "" && b.res.ExitCode != nil && *b.res.ExitCode != 0
+}
+
 // why says how it ended.
 func (b *box) why() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	said := sandbox.Quoted(b.said.String())
+	said := said(b.said.String())
 	switch {
 	case b.err != nil:
 		return b.err.Error()

@@ -90,7 +90,7 @@ func TestRates(t *testing.T) {
 	argv := microvm.QEMUArgv(&sandbox.Spec{
 		ID: "sbx_rates", Limits: sandbox.Limits{Memory: 64 << 20, IO: 3 << 20, IOPS: 70},
 		Mounts: []sandbox.Mount{{Target: "/a"}}, Scratch: []sandbox.Scratch{{Target: "/tmp", Size: 1 << 20}},
-	})
+	}, false)
 	drives := 0
 	for _, a := range argv {
 		if !strings.Contains(a, "if=none") {

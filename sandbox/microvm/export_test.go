@@ -38,18 +38,35 @@ func (c *console) OOM() <-chan struct{}                       { return c.oom }
 
 func (o *orders) Give(ctx context.Context, order boot.Order) error { return o.give(ctx, order) }
 
+// ReadWritten reads what a snapshot says of itself.
+func ReadWritten(dir string) error {
+	_, err := readWritten(dir)
+	return err
+}
+
+// Load has the QEMU at the other end of conn read a machine.
+func Load(ctx context.Context, conn *net.UnixConn, r io.Reader) error {
+	q, err := newQMP(ctx, conn)
+	if err != nil {
+		return err
+	}
+	return (&qemuMonitor{qmp: q}).load(ctx, r)
+}
+
+// ErrRefused is errRefused.
+var ErrRefused = errRefused
+
 // Order gives an order to the first process of a machine.
 func Order(ctx context.Context, i sandbox.Instance, o boot.Order) error {
 	return i.(*instance).orders.give(ctx, o)
 }
 
-// QEMUArgv is QEMU's command line for s.
-func QEMUArgv(s *sandbox.Spec) []string {
-	_, room, err := config(s, wire.NewMark())
-	if err != nil {
-		panic(err)
-	}
-	return (&qemu{machine: Micro, emulated: true}).argv("qemu", newMachine(s, 1, room))
+// QEMUArgv is QEMU's command line for s, whose machine goes on from its memory or boots.
+func QEMUArgv(s *sandbox.Spec, goesOn bool) []string {
+	_, room := config(s, wire.NewMark())
+	m := newMachine(s, 1, room)
+	m.incoming = goesOn
+	return (&qemu{machine: Micro, emulated: true}).argv("qemu", m)
 }
 
 // Save has the QEMU at the other end of conn write its machine, of which so many bytes are

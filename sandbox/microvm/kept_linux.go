@@ -21,22 +21,27 @@ import (
 // the disk's end.
 type extent struct{ Offset, Bytes int64 }
 
-// packDisk writes a disk of a machine that stands still to a new, private file.
-func packDisk(to, from string) error {
+// packDisk writes a disk of a machine that stands still to a new, private file, and says how
+// long that is.
+func packDisk(to, from string) (size int64, _ error) {
 	in, err := os.Open(from)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer in.Close()
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer out.Close()
 	if err := pack(out, in); err != nil {
-		return err
+		return 0, err
 	}
-	return out.Close()
+	info, err := out.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), out.Close()
 }
 
 func pack(out io.Writer, in *os.File) error {
@@ -55,7 +60,7 @@ func pack(out io.Writer, in *os.File) error {
 		if err := binary.Write(out, binary.BigEndian, extent{from, end - from}); err != nil {
 			return err
 		}
-		if from == end {
+		if from == info.Size() {
 			return nil
 		}
 		if _, err := io.CopyN(out, io.NewSectionReader(in, from, end-from), end-from); err != nil {
@@ -78,7 +83,10 @@ func nextData(f *os.File, at, size int64) (from, end int64, err error) {
 	if err != nil {
 		return 0, 0, os.NewSyscallError("lseek", err)
 	}
-	return from, min(end, size), nil
+	if end = min(end, size); from < at || end <= from { // a hole by now: its machine's monitor is in other hands
+		return 0, 0, errors.New("the disk is written to while it is packed")
+	}
+	return from, end, nil
 }
 
 // errPacked is about a disk that was changed after it was packed.

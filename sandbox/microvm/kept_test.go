@@ -34,7 +34,7 @@ func TestPackedDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := microvm.PackDisk(packed, disk); err != nil {
+	if _, err := microvm.PackDisk(packed, disk); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(packed)
@@ -59,7 +59,7 @@ func TestPackedDisk(t *testing.T) {
 			t.Errorf("at %d: %q, %v", at, got, err)
 		}
 	}
-	if err := microvm.PackDisk(packed, disk); !errors.Is(err, os.ErrExist) {
+	if _, err := microvm.PackDisk(packed, disk); !errors.Is(err, os.ErrExist) {
 		t.Errorf("over another one: %v", err)
 	}
 }
@@ -93,5 +93,31 @@ func TestPackedDiskRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		out.Close()
+	}
+}
+
+// A snapshot of which something is missing or was cut does not fit; it is not the caller's
+// fault.
+func TestDamagedSnapshot(t *testing.T) {
+	const told = `{"files": true, "packed": {"scratch": 3}}`
+	for name, tt := range map[string]struct {
+		told, scratch string
+		fits          bool
+	}{
+		"as it was": {told, "abc", true}, "cut": {told, "ab", false}, "missing": {told, "", false}, "nonsense": {"]", "abc", false}, "nothing": {"", "", false},
+	} {
+		dir := t.TempDir()
+		for file, text := range map[string]string{"machine.json": tt.told, "scratch": tt.scratch} {
+			if text == "" {
+				continue
+			}
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := microvm.ReadWritten(dir)
+		if (err == nil) != tt.fits || err != nil && (!errors.Is(err, sandbox.ErrMisfit) || !errors.Is(err, sandbox.ErrUnavailable)) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -96,7 +96,7 @@ func names(s *sandbox.Spec) []sandbox.NameFile {
 }
 
 // config is what the machine is to be, and what it writes to.
-func config(s *sandbox.Spec, mark wire.Mark) (*boot.Config, *scratch, error) {
+func config(s *sandbox.Spec, mark wire.Mark) (*boot.Config, *scratch) {
 	u := s.User
 	c := &boot.Config{
 		Hostname: hostname(s), Names: names(s), Root: rootSerial, Disk: scratchSerial,
@@ -121,12 +121,11 @@ func config(s *sandbox.Spec, mark wire.Mark) (*boot.Config, *scratch, error) {
 	if s.Limits.Processes > 0 {
 		c.Processes = int64(s.Limits.Processes) + agentTasks
 	}
-	written, err := place(s, c)
-	return c, written, err
+	return c, place(s, c)
 }
 
 // place says what is mounted where, and what of it lies on the disk.
-func place(s *sandbox.Spec, c *boot.Config) (*scratch, error) {
+func place(s *sandbox.Spec, c *boot.Config) *scratch {
 	w := &scratch{}
 	private, cow := s.Shares()
 	if s.Sudo {
@@ -156,5 +155,5 @@ func place(s *sandbox.Spec, c *boot.Config) (*scratch, error) {
 	for _, m := range s.Masks {
 		c.Mounts = append(c.Mounts, boot.Mount{Target: m.Target, Hide: true, Dir: m.Dir})
 	}
-	return w, w.divide(s.StateDir)
+	return w
 }

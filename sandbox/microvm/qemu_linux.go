@@ -85,7 +85,7 @@ func (q *qemu) argv(program string, m *machine) []string {
 		"-kernel", boxKernel, "-initrd", boxInitrd, "-append", q.commandLine(),
 	}
 	if m.incoming {
-		argv = append(argv, "-incoming", "defer")
+		argv = append(argv, "-S", "-incoming", "defer") // nothing of it runs before it is told to
 	}
 	for _, d := range m.disks {
 		argv = append(argv, "-drive", q.drive(m, d), "-device", "virtio-blk-"+bus+",werror=stop,drive="+d.serial+",serial="+d.serial)

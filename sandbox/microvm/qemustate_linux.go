@@ -101,7 +101,26 @@ func ignored(first, second error) error {
 	return second
 }
 
-// load has QEMU read a machine from r, which stands still then.
+// errRefused is of what QEMU itself does not go on with.
+var errRefused = errors.New("QEMU gave it up")
+
+// source is a reader that notes why it failed.
+type source struct {
+	io.Reader
+	err error
+}
+
+// Read implements io.Reader.
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	return n, err
+}
+
+// load has QEMU read a machine from r, which stands still then. errRefused, or the end of
+// QEMU, where it does not take it.
 func (m *qemuMonitor) load(ctx context.Context, r io.Reader) error {
 	theirs, ours, err := os.Pipe()
 	if err != nil {
@@ -116,10 +135,14 @@ func (m *qemuMonitor) load(ctx context.Context, r io.Reader) error {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = ours.SetWriteDeadline(time.Unix(1, 0)) })
-	_, err = io.Copy(ours, r)
+	from := &source{Reader: r}
+	_, err = io.Copy(ours, from)
 	ours.Close()
 	if !stop() {
 		return context.Cause(ctx)
+	}
+	if from.err != nil { // of the host's: QEMU has had half of it
+		return from.err
 	}
 	if err := m.migrated(ctx); err != nil { // why it reads no further
 		return err
@@ -161,7 +184,7 @@ func (m *qemuMonitor) migrated(ctx context.Context) error {
 		case "completed":
 			return nil
 		case "failed", "cancelled":
-			return fmt.Errorf("QEMU says %q", now.Status+": "+now.Error)
+			return fmt.Errorf("%w: it says %s", errRefused, said(now.Status+": "+now.Error))
 		}
 		select {
 		case <-tick.C:

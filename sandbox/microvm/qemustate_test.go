@@ -9,15 +9,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/microvm"
 )
 
@@ -57,6 +61,10 @@ func (q *falseQEMU) serve(t *testing.T) {
 				t.Error("it was given no file")
 				return
 			}
+		case "migrate-incoming":
+			go func() {
+				_, _ = io.Copy(io.Discard, stream)
+			}()
 		case "migrate":
 			go func() {
 				if !q.open {
@@ -119,7 +127,7 @@ func TestFalseMachine(t *testing.T) {
 	}{
 		"as it should": {3, `{"status": "completed"}`, ""},
 		"without end":  {1 << 30, `{"status": "failed"}`, "more than its machine has"},
-		"failed":       {1, `{"status": "failed", "error-desc": "no\u001b[2J"}`, `"failed: no\x1b[2J"`},
+		"failed":       {1, `{"status": "failed", "error-desc": "no\u001b[2J"}`, `gave it up: it says "failed: no\x1b[2J"`},
 		"nonsense":     {1, `[]`, "nonsense"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -156,4 +164,44 @@ func TestSilentMachine(t *testing.T) {
 	}
 	ours.Close()
 	<-served
+}
+
+// What QEMU does not take does not fit; a disk that cannot be read says nothing of that.
+func TestLoad(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	broken := errors.New("input/output error")
+	for name, tt := range map[string]struct {
+		from   io.Reader
+		status string
+		want   error
+	}{
+		"as it should": {strings.NewReader("x"), `{"status": "completed"}`, nil},
+		"refused":      {strings.NewReader("x"), `{"status": "failed", "error-desc": "` + strings.Repeat("x", 5000) + `"}`, microvm.ErrRefused},
+		"unreadable":   {io.MultiReader(strings.NewReader("x"), iotest.ErrReader(broken)), `{"status": "failed"}`, broken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ours, theirs := socketPair(t)
+			served := make(chan struct{})
+			go func() {
+				defer close(served)
+				(&falseQEMU{conn: theirs, status: tt.status}).serve(t)
+			}()
+			err := microvm.Load(t.Context(), ours, tt.from)
+			if !errors.Is(err, tt.want) || tt.want != microvm.ErrRefused && errors.Is(err, microvm.ErrRefused) || len(fmt.Sprint(err)) > 500 {
+				t.Errorf("%v, want %v", err, tt.want)
+			}
+			ours.Close()
+			<-served
+		})
+	}
+}
+
+// Whether a machine that was written down runs is not for what was written to say.
+func TestIncomingStands(t *testing.T) {
+	for _, goesOn := range []bool{false, true} {
+		argv := microvm.QEMUArgv(&sandbox.Spec{ID: "sbx_x", Limits: sandbox.Limits{Memory: 64 << 20}}, goesOn)
+		if slices.Contains(argv, "-S") != goesOn {
+			t.Errorf("goes on: %v, %q", goesOn, argv)
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -43,6 +44,8 @@ type written struct {
 	// Size and Digest are those of its memory. QEMU trusts what it reads.
 	Size   int64  `json:"size,omitempty"`
 	Digest string `json:"digest,omitempty"`
+	// Packed are the sizes of its disks as they were packed, by their serials.
+	Packed map[string]int64 `json:"packed,omitempty"`
 
 	dir string
 }
@@ -64,17 +67,42 @@ func readWritten(dir string) (*written, error) {
 	if err == nil && !w.Files {
 		_, err = wire.ParseMark(w.Mark)
 	}
+	var failed *fs.PathError
+	if errors.As(err, &failed) && !errors.Is(err, fs.ErrNotExist) { // the disk's, and may pass
+		return nil, &sandbox.Error{Op: "resume sandbox", Kind: sandbox.ErrUnavailable, Problem: "its snapshot cannot be read", Cause: err}
+	}
 	if err != nil {
-		return nil, &sandbox.Error{Op: "resume sandbox", Kind: sandbox.ErrInvalid, Problem: "its snapshot cannot be read", Cause: err}
+		return nil, notAsWritten(machineFile, err)
+	}
+	for name, size := range w.Packed {
+		if err := w.sized(name, size); err != nil {
+			return nil, err
+		}
 	}
 	if w.Files {
 		return w, nil
 	}
-	if info, err := os.Lstat(filepath.Join(dir, memoryFile)); err != nil || !info.Mode().IsRegular() || info.Size() != w.Size {
-		return nil, &sandbox.Error{Op: "resume sandbox", Kind: sandbox.ErrUnavailable, Problem: "its memory is not on the disk as it was written there",
-			Hint: "look at the disk of the state directory", Cause: errors.Join(sandbox.ErrMisfit, err)}
+	if err := w.sized(memoryFile, w.Size); err != nil {
+		return nil, err
 	}
 	return w, nil
+}
+
+// sized refuses a file that is missing, or was cut.
+func (w *written) sized(name string, size int64) error {
+	info, err := os.Lstat(filepath.Join(w.dir, filepath.Base(name)))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return &sandbox.Error{Op: "resume sandbox", Kind: sandbox.ErrUnavailable, Problem: "its snapshot cannot be read", Cause: err}
+	}
+	if err != nil || !info.Mode().IsRegular() || info.Size() != size {
+		return notAsWritten(name, err)
+	}
+	return nil
+}
+
+func notAsWritten(name string, err error) error {
+	return &sandbox.Error{Op: "resume sandbox", Kind: sandbox.ErrUnavailable, Problem: "its " + sandbox.Quoted(name) + " is not on the disk as it was written there",
+		Hint: "look at the disk of the state directory", Cause: errors.Join(sandbox.ErrMisfit, err)}
 }
 
 // remembers says whether a machine goes on from its memory; a nil one is new.
@@ -125,11 +153,11 @@ func unwritten(err error) error {
 // write writes a machine down that stands still: its memory, where that is wanted, its
 // disks, and what it was.
 func (i *instance) write(ctx context.Context, dir string, memory func(context.Context, string, *written) error) error {
-	w := &written{made: i.box.made, Parts: i.parts}
+	w := &written{made: i.box.made, Parts: i.parts, Packed: map[string]int64{}}
 	err := memory(ctx, dir, w)
 	for _, name := range i.box.kept {
 		if err == nil {
-			err = packDisk(filepath.Join(dir, name), filepath.Join(i.box.dir, name))
+			w.Packed[name], err = packDisk(filepath.Join(dir, name), filepath.Join(i.box.dir, name))
 		}
 	}
 	var b []byte
@@ -200,15 +228,16 @@ func (d *Driver) Restore(ctx context.Context, s *sandbox.Spec, dir string) (sand
 func (i *instance) goOnFrom(ctx context.Context, w *written, s *sandbox.Spec) error {
 	f, err := os.Open(filepath.Join(w.dir, memoryFile))
 	if err != nil {
-		return misfit(err.Error())
+		return err
 	}
 	defer f.Close()
 	sum := sha256.New()
 	if err := i.monitor.load(ctx, io.TeeReader(io.LimitReader(f, w.Size), sum)); err != nil {
-		if ctx.Err() != nil {
-			return err
+		// What passes, as a disk that cannot be read, loses nobody's memory.
+		if errors.Is(err, errRefused) || errors.Is(err, errMonitorGone) && i.box.gaveUp(ctx) {
+			err = fmt.Errorf("%w: %w", sandbox.ErrMisfit, err)
 		}
-		return fmt.Errorf("%w: %w", sandbox.ErrMisfit, err)
+		return err
 	}
 	// Up to here the monitor has it, in its box, and nothing of it has run.
 	if hex.EncodeToString(sum.Sum(nil)) != w.Digest {

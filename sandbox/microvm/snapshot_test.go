@@ -205,7 +205,7 @@ func refusedSnapshots(t *testing.T, d sandbox.Driver, s *sandbox.Spec, dir strin
 		"cut":                 {memory: memory[:len(memory)/2], kind: sandbox.ErrMisfit, want: "not on the disk as it was written"},
 		"changed":             {memory: flipped, kind: sandbox.ErrMisfit, want: "not as it was written"},
 		"no machine":          {memory: make([]byte, len(memory)), kind: sandbox.ErrMisfit, want: "machine monitor ended"},
-		"nonsense":            {told: "]", kind: sandbox.ErrInvalid, want: "cannot be read"},
+		"nonsense":            {told: "]", kind: sandbox.ErrMisfit, want: "machine.json is not on the disk as it was written"},
 		"another monitor":     {told: strings.Replace(string(told), `"monitor":"`, `"monitor":"1`, 1), kind: sandbox.ErrMisfit, want: "another version of the machine monitor"},
 		"another kernel":      {told: strings.Replace(string(told), `"boot":"initrd-`, `"boot":"initrd-1`, 1), kind: sandbox.ErrMisfit, want: "another kernel"},
 		"a machine of a size": {change: func(s *sandbox.Spec) { s.Limits.Memory += 1 << 20 }, kind: sandbox.ErrMisfit, want: "another size"},

@@ -42,9 +42,11 @@ func (d *Driver) start(ctx context.Context, s *sandbox.Spec, from *written) (_ s
 	if from.remembers() {
 		i.mark, _ = wire.ParseMark(from.Mark)
 	}
-	what, room, err := config(s, i.mark)
-	if err == nil && from != nil {
+	what, room := config(s, i.mark)
+	if from != nil { // it has its disk: what is free on the host's by now is nothing to it
 		err = room.as(from.Parts)
+	} else {
+		err = room.divide(s.StateDir)
 	}
 	if err != nil {
 		return nil, err
@@ -73,7 +75,7 @@ func (d *Driver) start(ctx context.Context, s *sandbox.Spec, from *written) (_ s
 			i.monitor.close()
 		}
 	}()
-	booting, cancel := context.WithTimeoutCause(ctx, bootTimeout, errSlow)
+	booting, cancel := from.within(ctx)
 	defer cancel()
 	if err := i.monitor.connect(booting, i.box.ended); err != nil {
 		return nil, err
@@ -102,7 +104,18 @@ func leaveNothing(stateDir string) error {
 	return errors.Join(errs...)
 }
 
-var errSlow = fmt.Errorf("it did not boot within %v", bootTimeout)
+// slowLoad is what the slowest host reads of memory in a second, in bytes: its disk is used
+// by others, and each byte is summed up.
+const slowLoad = 4 << 20
+
+// within bounds how long a machine may take to begin, or to go on.
+func (w *written) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	if !w.remembers() {
+		return context.WithTimeoutCause(ctx, bootTimeout, fmt.Errorf("it did not boot within %v", bootTimeout))
+	}
+	most := bootTimeout + time.Duration(w.Size/slowLoad)*time.Second
+	return context.WithTimeoutCause(ctx, most, fmt.Errorf("it did not go on within %v", most))
+}
 
 // configure tells the machine what it is to be, and waits until its agent begins.
 func (i *instance) configure(ctx context.Context, c *boot.Config) error {
@@ -135,7 +148,7 @@ func (i *instance) configure(ctx context.Context, c *boot.Config) error {
 		return errors.New("the guest answers nonsense")
 	}
 	if a.Error != "" {
-		return errors.New("the guest says: " + sandbox.Quoted(a.Error))
+		return errors.New("the guest says: " + said(a.Error))
 	}
 	if !stop() {
 		return context.Cause(ctx)
