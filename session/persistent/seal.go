@@ -20,24 +20,35 @@ const filesDir = "files"
 func (d *keptDirs) seal(name string) (s *registry.Seal, err error) {
 	dir := d.path(name)
 	s = &registry.Seal{Blocks: true}
-	// It is 0600 from then on.
-	own := digest{blocks: true, each: func(f *os.File) error { return f.Chmod(0o600) }}
+	// It is 0600 from then on, and outlives the host's power once its row says that it is there.
+	own := digest{blocks: true, each: func(f *os.File) error { return errors.Join(f.Chmod(0o600), f.Sync()) }}
 	if s.Memory, err = own.of(dir); err != nil {
 		return nil, err
 	}
 	files := filepath.Join(dir, filesDir)
 	if _, err = os.Lstat(files); err == nil {
-		s.Files, err = own.of(files)
+		if s.Files, err = own.of(files); err == nil {
+			err = syncDir(files)
+		}
 	} else if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
 	if err == nil {
 		s.Bytes, err = d.size(name)
 	}
-	if err != nil {
+	if err = errors.Join(err, syncDir(dir), syncDir(d.dir)); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// syncDir has the names in a directory outlive the host's power.
+func syncDir(name string) error {
+	dir, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // keptState is a kept directory and what has to be in it; the zero value is none.
