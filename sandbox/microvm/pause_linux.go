@@ -33,17 +33,11 @@ func (i *instance) Resume(ctx context.Context) error {
 	return i.goOn(ctx, nil)
 }
 
-// freezeTimeout is how long the guest may take to have the sandbox stand still: the guest
-// gives its processes 20 s, and then writes its disks.
-const freezeTimeout = time.Minute
-
 // stop stops the machine; unfrozen is why the sandbox does not stand still inside. The
-// processors are stopped whatever the guest does meanwhile, and when ctx ends, too.
+// processors are stopped whatever the guest does within orderTimeout, and when ctx ends, too.
 func (i *instance) stop(ctx context.Context) (unfrozen, err error) {
 	if !i.stands {
-		asked, cancel := context.WithTimeoutCause(ctx, freezeTimeout, errOrderTimeout)
-		unfrozen = i.orders.give(asked, boot.Order{Do: boot.Freeze})
-		cancel()
+		unfrozen = i.orders.give(ctx, boot.Order{Do: boot.Freeze})
 		i.frozen = unfrozen == nil
 	}
 	i.stands = true
