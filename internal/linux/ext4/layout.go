@@ -59,7 +59,7 @@ func layoutFor(size, inodes int64) (*layout, error) {
 	}
 	return nil, &sandbox.Error{
 		Op: "make file system", Kind: sandbox.ErrUnsupported,
-		Problem: fmt.Sprintf("one of %d bytes cannot have %d files", size, inodes), Hint: fmt.Sprintf("allow %d files", min(least*2*inodesInData, 1<<31)),
+		Problem: fmt.Sprintf("one of %d bytes cannot have as few as %d files", size, inodes), Hint: fmt.Sprintf("allow %d files", min(least*2*inodesInData, 1<<31)),
 	}
 }
 
