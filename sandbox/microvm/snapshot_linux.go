@@ -233,7 +233,7 @@ func (i *instance) goOnFrom(ctx context.Context, w *written, s *sandbox.Spec) er
 	defer f.Close()
 	sum := sha256.New()
 	if err := i.monitor.load(ctx, io.TeeReader(io.LimitReader(f, w.Size), sum)); err != nil {
-		// What passes, as a disk that cannot be read, loses nobody's memory.
+		// What passes, as a disk that cannot be read, is no reason to lose the memory.
 		if errors.Is(err, errRefused) || errors.Is(err, errMonitorGone) && i.box.gaveUp(ctx) {
 			err = fmt.Errorf("%w: %w", sandbox.ErrMisfit, err)
 		}

@@ -113,8 +113,8 @@ func (w *written) within(ctx context.Context) (context.Context, context.CancelFu
 	if !w.remembers() {
 		return context.WithTimeoutCause(ctx, bootTimeout, fmt.Errorf("it did not boot within %v", bootTimeout))
 	}
-	most := bootTimeout + time.Duration(w.Size/slowLoad)*time.Second
-	return context.WithTimeoutCause(ctx, most, fmt.Errorf("it did not go on within %v", most))
+	wait := bootTimeout + time.Duration(w.Size/slowLoad)*time.Second
+	return context.WithTimeoutCause(ctx, wait, fmt.Errorf("it did not go on within %v", wait))
 }
 
 // configure tells the machine what it is to be, and waits until its agent begins.
