@@ -6,6 +6,7 @@ package drivertest
 
 import (
 	"context"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -83,6 +84,19 @@ func (s *suite) rootOfImage(ctx context.Context, spec *sandbox.Spec) (_ *fixture
 		return nil, nil, err
 	}
 	spec.Root = root.Sandbox()
+	done = func() { root.Close() }
+	if n := spec.Network; n != nil && !s.mountless { // as the road does it
+		name := filepath.Join(spec.StateDir, "resolv.conf")
+		if err := os.WriteFile(name, []byte(image.ResolvConf(n.Gateway)), 0o644); err != nil {
+			return nil, done, err
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, done, err
+		}
+		done = func() { f.Close(); root.Close() }
+		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: f, Name: name, Target: "/etc/resolv.conf"})
+	}
 	env := []string{"HOME=" + spec.User.Home, "LANG=C.UTF-8", "PATH=/usr/bin", "USER=" + spec.User.Name}
-	return &fixture{spec: spec, env: env}, func() { root.Close() }, nil
+	return &fixture{spec: spec, env: env}, done, nil
 }
