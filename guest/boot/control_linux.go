@@ -100,12 +100,21 @@ func carryOut(line []byte, r *reader) Done {
 	return Done{ID: o.ID, Piece: piece}
 }
 
-// freezeWait is how long the sandbox's processes may take to stand still.
-const freezeWait = 20 * time.Second
+const (
+	// freezeWait is how long the sandbox's processes may take to stand still.
+	freezeWait = 20 * time.Second
+	// flushWait is how long the disks may take before that, and flushAgain afterwards,
+	// when little is left. The host waits for two minutes in all.
+	flushWait, flushAgain = time.Minute, 30 * time.Second
+)
 
 // freeze has every process of the sandbox stand still, and writes to the disks what is to
-// be written.
+// be written. Most of it is written before: a file system may be a process of the sandbox
+// (FUSE), which answers nothing once it stands still.
 func freeze() error {
+	if err := flush(flushWait); err != nil {
+		return err
+	}
 	if err := setFrozen("1"); err != nil {
 		return err
 	}
@@ -121,8 +130,35 @@ func freeze() error {
 			return errors.Join(err, setFrozen("0"))
 		}
 	}
-	syscall.Sync()
+	if err := flush(flushAgain); err != nil {
+		return errors.Join(err, setFrozen("0"))
+	}
 	return nil
+}
+
+// flushing is one that has not come to an end; there is no other then.
+var flushing = make(chan struct{}, 1)
+
+// flush writes out what is to be written: sync(2), which waits for every file system.
+func flush(wait time.Duration) error {
+	expired := time.After(wait)
+	select {
+	case flushing <- struct{}{}:
+	case <-expired:
+		return errors.New("a file system does not write what it has")
+	}
+	done := make(chan struct{})
+	go func() {
+		syscall.Sync()
+		<-flushing
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-expired:
+		return errors.New("a file system does not write what it has")
+	}
 }
 
 func setFrozen(to string) error {

@@ -29,8 +29,10 @@ type vsockAddress struct {
 }
 
 // openVsock listens for the host where a port would be, and returns what stands for it: the end of a pair
-// whose other end is whatever connection the host has. A machine that was restored loses
-// its connections and keeps its processes, which so need not know.
+// whose other end is whatever connection the host has. What was on its way when a connection
+// ended is lost, in both directions. While there is one no other is accepted, and code inside
+// can fill the queue of those that wait: the host tries again until its time is over, and
+// those of others are closed one by one then.
 func openVsock(name string) (*os.File, error) {
 	fd, err := syscall.Socket(familyVsock, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
