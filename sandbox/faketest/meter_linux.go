@@ -62,14 +62,16 @@ func (m *meter) loop(ctx context.Context, done <-chan struct{}, kill func()) {
 	}
 }
 
-// read sums up the processes of the sandbox's PID namespace, the first
-// process not counted.
+// read sums up the processes of the sandbox's PID namespace. The first process is not
+// counted, nor is one that it has made and that has not become its program yet: its memory
+// is the first one's.
 func (m *meter) read() sandbox.Usage {
 	var mem int64
 	var cpu time.Duration
 	n := 0
 	entries, _ := os.ReadDir("/proc")
 	ours, _ := os.Readlink("/proc/" + itoa(m.pid) + "/ns/pid")
+	first, _ := os.Readlink("/proc/" + itoa(m.pid) + "/exe")
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil || pid == m.pid {
@@ -79,6 +81,9 @@ func (m *meter) read() sandbox.Usage {
 			continue
 		}
 		n++
+		if exe, err := os.Readlink("/proc/" + e.Name() + "/exe"); err == nil && exe == first && first != "" {
+			continue
+		}
 		if b, err := os.ReadFile("/proc/" + e.Name() + "/statm"); err == nil {
 			if f := strings.Fields(string(b)); len(f) > 1 {
 				pages, _ := strconv.ParseInt(f[1], 10, 64)
