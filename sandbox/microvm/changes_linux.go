@@ -38,7 +38,7 @@ func (i *instance) ReadChanges(ctx context.Context, target string, w io.Writer) 
 		return untold(err)
 	}
 	defer func() {
-		if again := goOn(context.WithoutCancel(ctx)); err == nil && again != nil {
+		if again := goOn(); err == nil && again != nil {
 			err = untold(again)
 		}
 	}()
@@ -61,18 +61,31 @@ func untold(err error) error {
 }
 
 // still has the sandbox stand still while the machine's processors run, until goOn is called.
-// The caller holds i.pausing.
-func (i *instance) still(ctx context.Context) (goOn func(context.Context) error, err error) {
-	switch {
-	case !i.stands:
-		if err := i.orders.give(ctx, boot.Order{Do: boot.Freeze}); err != nil {
-			return nil, err
-		}
-		return func(ctx context.Context) error {
-			return i.orders.give(ctx, boot.Order{Do: boot.Resume, Time: time.Now().UnixNano()})
-		}, nil
-	case !i.frozen:
-		return nil, errors.New("what runs inside does not stand still")
+// The caller holds i.pausing. What was begun is undone whatever becomes of ctx: a guest may do
+// what it was told after its caller has left, and [instance.Resume] would not know. A machine
+// that is not again as it was ends.
+func (i *instance) still(ctx context.Context) (goOn func() error, err error) {
+	begin := func(ctx context.Context) error { return i.orders.give(ctx, boot.Order{Do: boot.Freeze}) }
+	undo := func(ctx context.Context) error {
+		return i.orders.give(ctx, boot.Order{Do: boot.Resume, Time: time.Now().UnixNano()})
 	}
-	return i.monitor.pause, i.monitor.resume(ctx)
+	switch {
+	case i.stands && !i.frozen:
+		return nil, errors.New("what runs inside does not stand still")
+	case i.stands:
+		begin, undo = i.monitor.resume, i.monitor.pause
+	}
+	goOn = func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), orderTimeout)
+		defer cancel()
+		err := undo(ctx)
+		if err != nil {
+			i.box.stop() // it would neither end nor answer
+		}
+		return err
+	}
+	if err := begin(ctx); err != nil {
+		return nil, errors.Join(err, goOn())
+	}
+	return goOn, nil
 }

@@ -95,9 +95,9 @@ type StandIn struct {
 	monitor
 }
 
-// Instance is its instance.
-func (s *StandIn) Instance(guest net.Conn) *instance {
-	return &instance{id: "sbx_x", monitor: s, orders: newOrders(guest), box: &box{stop: func() { s.Stopped = true }}}
+// Instance is its instance, with directories that are mounted copy-on-write.
+func (s *StandIn) Instance(guest net.Conn, layered ...string) *instance {
+	return &instance{id: "sbx_x", layered: layered, monitor: s, orders: newOrders(guest), box: &box{stop: func() { s.Stopped = true }}}
 }
 
 func (s *StandIn) ask(ctx context.Context, what string) error {
