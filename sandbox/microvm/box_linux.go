@@ -303,11 +303,10 @@ func (p *boxPlan) scratch(s *sandbox.Spec, room *scratch, from *written) error {
 	if err != nil {
 		return unkept(err)
 	}
-	info, err := f.Stat()
-	if err != nil {
-		return unkept(err)
+	if err := room.holds(f); err != nil {
+		return err
 	}
-	p.spec.Limits.FileSize = info.Size()
+	p.spec.Limits.FileSize = room.length
 	p.spec.Mounts = append(p.spec.Mounts, sandbox.Mount{Source: f, Name: f.Name(), Target: boxScratch, Access: sandbox.ReadWrite})
 	return nil
 }

@@ -160,3 +160,19 @@ var (
 
 // HostKHz is hostKHz.
 var HostKHz = hostKHz
+
+// LongestFile is how long a monitor can make a file whose machine goes on with the scratch
+// that was packed in dir, and is to have such parts.
+func LongestFile(stateDir, dir string, parts ...boot.Part) (int64, error) {
+	var w scratch
+	for range parts {
+		w.part(0, 0, 0o755, sandbox.RootUser())
+	}
+	if err := w.as(parts); err != nil {
+		return 0, err
+	}
+	p := &boxPlan{spec: &sandbox.Spec{}}
+	defer p.close()
+	err := p.scratch(&sandbox.Spec{StateDir: stateDir}, &w, &written{dir: dir})
+	return p.spec.Limits.FileSize, err
+}

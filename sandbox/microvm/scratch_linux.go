@@ -105,8 +105,26 @@ func (w *scratch) as(parts []boot.Part) error {
 	if len(parts) != len(w.systems) {
 		return sandbox.Errorf(sandbox.ErrInvalid, "resume sandbox", "it was written down with other directories")
 	}
+	w.length = partsFrom
 	for i, p := range parts {
+		if p.Offset != w.length || p.Length <= 0 || p.Offset+p.Length < p.Offset {
+			return notAsWritten(machineFile, nil)
+		}
 		*w.systems[i].at = p
+		w.length += p.Length
+	}
+	return nil
+}
+
+// holds refuses a disk of another length: the monitor that had it may have been in other
+// hands, and one without bytes would bound nothing.
+func (w *scratch) holds(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return unkept(err)
+	}
+	if info.Size() != w.length {
+		return notAsWritten(scratchSerial, nil)
 	}
 	return nil
 }
