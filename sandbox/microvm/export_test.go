@@ -161,6 +161,14 @@ var (
 // HostKHz is hostKHz.
 var HostKHz = hostKHz
 
+// Divide is how long the disk of one directory is, of that many bytes and files.
+func Divide(stateDir string, size, files int64) (int64, error) {
+	var w scratch
+	w.part(size, files, 0o755, sandbox.RootUser())
+	err := w.divide(stateDir)
+	return w.length, err
+}
+
 // LongestFile is how long a monitor can make a file whose machine goes on with the scratch
 // that was packed in dir, and is to have such parts.
 func LongestFile(stateDir, dir string, parts ...boot.Part) (int64, error) {

@@ -4,6 +4,7 @@ package microvm
 
 import (
 	"crypto/rand"
+	"errors"
 	"io"
 	"os"
 
@@ -53,7 +54,7 @@ func (w *scratch) part(size, files int64, mode uint32, owner sandbox.User) *boot
 }
 
 // divide gives each file system its place. One without a bound has what is free on the
-// host's disk.
+// host's disk, as far as its files can have it.
 func (w *scratch) divide(stateDir string) error {
 	w.length = partsFrom
 	for i := range w.systems {
@@ -64,6 +65,7 @@ func (w *scratch) divide(stateDir string) error {
 				return unkept(os.NewSyscallError("statfs", err))
 			}
 			s.Size = min(int64(fs.Bavail)*fs.Bsize, unbounded)
+			s.shrink()
 		}
 		if s.Inodes == 0 {
 			s.Inodes = max(s.Size/usualFile, leastFiles)
@@ -76,6 +78,16 @@ func (w *scratch) divide(stateDir string) error {
 		w.length += n
 	}
 	return nil
+}
+
+// shrink makes a size that was not asked for one that so few files can have.
+func (s *fileSystem) shrink() {
+	for s.Inodes > 0 && s.Size > ext4.Block {
+		if _, err := s.Length(); !errors.Is(err, sandbox.ErrUnsupported) {
+			return
+		}
+		s.Size -= s.Size / 8
+	}
 }
 
 // format makes the file systems in f, which is empty.

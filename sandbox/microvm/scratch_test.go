@@ -52,3 +52,15 @@ func TestScratchOfAnotherLength(t *testing.T) {
 		}
 	}
 }
+
+// What has no bound of bytes has as many as its few files can have, on any host's disk.
+func TestFewFilesWithoutABound(t *testing.T) {
+	for _, files := range []int64{1, 16, 1000} {
+		if n, err := microvm.Divide(t.TempDir(), 0, files); err != nil || n < 64<<20 {
+			t.Errorf("%d files: %d bytes, %v", files, n, err)
+		}
+	}
+	if _, err := microvm.Divide(t.TempDir(), 1<<40, 16); !errors.Is(err, sandbox.ErrUnsupported) {
+		t.Errorf("a bound is held: %v", err)
+	}
+}
