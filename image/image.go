@@ -95,7 +95,8 @@ type DirOptions struct {
 type PackOptions struct {
 	// Cache is a directory of ours, mode 0700. It is made when it does not exist.
 	Cache string
-	// Toolchains become Root.Mounts: they are not packed.
+	// Toolchains become Root.Mounts, without what not everybody may read on the host. One
+	// below what is packed is packed with it.
 	Toolchains []*hostpath.Source
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -61,7 +62,7 @@ type packing struct {
 // packed finds what is packed, or packs it.
 func packed(ctx context.Context, p packing, o PackOptions) (*Root, error) {
 	r := &Root{}
-	if err := r.toolchains(o.Toolchains); err != nil {
+	if err := r.toolchains(o.Toolchains, p.binds); err != nil {
 		return nil, err
 	}
 	c, err := openCache(o.Cache)
@@ -88,17 +89,45 @@ func packed(ctx context.Context, p packing, o PackOptions) (*Root, error) {
 	return r, nil
 }
 
-// toolchains adds what is mounted, and where programs are.
-func (r *Root) toolchains(chains []*hostpath.Source) error {
+// toolchains adds what is mounted, and where programs are. What is packed already is not
+// mounted. The level copies the others, of which it gets what everybody may read: that is
+// what the process level shows of them.
+func (r *Root) toolchains(chains []*hostpath.Source, binds []sandbox.Mount) error {
 	for _, t := range chains {
 		if err := checkToolchain(t); err != nil {
 			return err
 		}
 		r.Path = append(r.Path, binOf(t))
-		r.mounts = append(r.mounts, sandbox.Mount{Source: t.File, Name: t.Name, Target: t.Real, Dir: true})
+		if !slices.ContainsFunc(binds, func(b sandbox.Mount) bool { return within(t.Real, b.Target) && sameMount(t.File, b.Source) }) {
+			r.mounts = append(r.mounts, sandbox.Mount{Source: t.File, Name: t.Name, Target: t.Real, Dir: true, Public: true})
+		}
 	}
 	r.Path = append(r.Path, usualPath...)
 	return nil
+}
+
+// sameMount says whether two files lie in one mounted file system: what is mounted below a
+// directory is not packed with it.
+func sameMount(a, b *os.File) bool {
+	var sa, sb unix.Stat_t
+	if unix.Fstat(int(a.Fd()), &sa) != nil || unix.Fstat(int(b.Fd()), &sb) != nil || sa.Dev != sb.Dev {
+		return false
+	}
+	return mountOf(int(a.Fd()), "") == mountOf(int(b.Fd()), "")
+}
+
+// mountOf is the number of the mount of a name in a directory, or of the directory itself
+// (""); 0 where the kernel does not tell (before 5.8).
+func mountOf(dir int, name string) uint64 {
+	flags := unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT
+	if name == "" {
+		flags |= unix.AT_EMPTY_PATH
+	}
+	var st unix.Statx_t
+	if unix.Statx(dir, name, flags, unix.STATX_MNT_ID, &st) != nil || st.Mask&unix.STATX_MNT_ID == 0 {
+		return 0
+	}
+	return st.Mnt_id
 }
 
 // write writes the packed root to a new directory, unless it is another one by then.

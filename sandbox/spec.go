@@ -222,6 +222,10 @@ type Mount struct {
 	Access Access
 	// Dir says that Source is a directory.
 	Dir bool
+	// Public is for a level that copies what is mounted: of what not everybody may read on
+	// the host it copies the name alone, and the source's owner is not the sandbox's user.
+	// Others ignore it.
+	Public bool
 }
 
 // Scratch is a private writable directory inside.

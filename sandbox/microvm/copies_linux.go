@@ -40,7 +40,8 @@ type copies struct {
 // writeCopies writes the copies of all mounts of s to f, which is empty. Links are copied as
 // links, whatever they lead to; sockets, pipes and devices are left out. Of what is hidden,
 // and of what neither the source's owner has nor others may read, the contents stay here: the
-// disk is the guest's, and what breaks out of it sees all of it.
+// disk is the guest's, and what breaks out of it sees all of it. Of a public mount those of the
+// owner's own files that others may not read stay here, too.
 func writeCopies(ctx context.Context, s *sandbox.Spec, f *os.File) error {
 	c := &copies{ctx: ctx, user: s.User, contents: fstree.NewContents(f), masked: map[string]bool{}}
 	for _, m := range s.Masks {
@@ -117,6 +118,10 @@ func (c *copies) node(fd int, at string, depth int) (*fstree.Node, error) {
 		n.UID, n.GID = uint32(c.user.UID), uint32(c.user.GID)
 	}
 	closed := c.masked[at] || st.Uid != c.owner && st.Mode&0o004 == 0
+	if c.mount.Public {
+		n.UID, n.GID = publicOwner(st.Uid), publicOwner(st.Gid)
+		closed = closed || st.Mode&0o004 == 0 || st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&0o001 == 0
+	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
 		n.Kind = fstree.File
@@ -145,6 +150,14 @@ func (c *copies) node(fd int, at string, depth int) (*fstree.Node, error) {
 
 // otherUser owns inside what another user than the source's owner has on the host.
 const otherUser = 65534
+
+// publicOwner is who owns a file of a public mount inside: root's stays root's.
+func publicOwner(id uint32) uint32 {
+	if id == 0 {
+		return 0
+	}
+	return otherUser
+}
 
 // open opens the object behind a descriptor for reading.
 func open(fd, flags int) (*os.File, error) {

@@ -143,6 +143,51 @@ func TestCopiesLeaveOut(t *testing.T) {
 	}
 }
 
+// Of a public mount what its owner alone may read is not on the disk.
+func TestCopiesOfPublic(t *testing.T) {
+	const canary = "KANARIENVOGEL"
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"etc/token": 0o600, "etc/group": 0o640, "closed/inner": 0o644, "walked/inner": 0o644, "bin/tool": 0o755} {
+		file, text := filepath.Join(dir, name), canary
+		if name == "bin/tool" {
+			text = "public"
+		}
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), mode), os.Chmod(file, mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Of a directory that all may list and not enter, and the other way, nothing is to be had.
+	if err := errors.Join(os.Chmod(filepath.Join(dir, "closed"), 0o754), os.Chmod(filepath.Join(dir, "walked"), 0o751)); err != nil {
+		t.Fatal(err)
+	}
+	mount := source(t, dir, "/opt/tool", sandbox.ReadOnly)
+	mount.Public = true
+	s := &sandbox.Spec{User: sandbox.DefaultUser(), Mounts: []sandbox.Mount{mount}}
+	f, err := os.Create(filepath.Join(t.TempDir(), "copies"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := microvm.WriteCopies(t.Context(), s, f); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(f.Name())
+	if err != nil || strings.Contains(string(b), canary) || !strings.Contains(string(b), "public") {
+		t.Errorf("the disk holds what is not public, or not what is (%v)", err)
+	}
+	root, err := copied(t, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := uint32(65534)
+	if os.Geteuid() == 0 {
+		owner = 0
+	}
+	if n := root.Children["0"].Children["etc"].Children["token"]; n == nil || n.Size != 0 || n.UID != owner || n.UID == 1000 {
+		t.Errorf("a file of its owner alone is %+v", n)
+	}
+}
+
 // A start that fails half way says so, and closes what it has opened.
 func TestStartFailsHalfWay(t *testing.T) {
 	d := newDriver(t, microvm.Micro)
