@@ -124,7 +124,7 @@ func serve(t *testing.T, h http.Handler) func(context.Context) (net.Conn, error)
 // Every request that makes and starts a machine, stops it and has it go on is one that
 // Firecracker takes, where it takes it.
 func TestContract(t *testing.T) {
-	api := &firecrackertest.API{Version: "1.16.1", Check: check(contract(t))}
+	api := &firecrackertest.API{Version: "1.15.0", Check: check(contract(t))}
 	dial := serve(t, api)
 	if err := microvm.StartFirecracker(t.Context(), dial); err != nil {
 		t.Fatal(err)
@@ -156,7 +156,7 @@ func TestContract(t *testing.T) {
 
 // The contract refuses what Firecracker would: without that the test above says nothing.
 func TestContractRefuses(t *testing.T) {
-	api := &firecrackertest.API{Version: "1.16.1", Check: check(contract(t))}
+	api := &firecrackertest.API{Version: "1.15.0", Check: check(contract(t))}
 	dial := serve(t, api)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}}
 	for _, tt := range []struct{ method, path, body string }{

@@ -37,8 +37,9 @@ func TestHostileAPI(t *testing.T) {
 		"a long header":     {"HTTP/1.1 200 OK\r\nA: " + flood + flood + "\r\n\r\n", "server response headers exceeded"},
 		"many beginnings":   {strings.Repeat("HTTP/1.1 103 Early Hints\r\nA: "+flood[:8000]+"\r\n\r\n", 100), "headers exceeded"},
 		"a fault":           {"HTTP/1.1 400 Bad Request\r\nContent-Length: 34\r\n\r\n{\"fault_message\": \"no such \\u001b\"}\n", "says 400"},
-		"an old version":    {"HTTP/1.1 200 OK\r\nContent-Length: 32\r\n\r\n{\"firecracker_version\": \"1.7.0\"}\n", "1.8 is the first that works"},
-		"an older version":  {"HTTP/1.1 200 OK\r\nContent-Length: 33\r\n\r\n{\"firecracker_version\": \"0.25.2\"}\n", "1.8 is the first that works"},
+		"an old version":    {"HTTP/1.1 200 OK\r\nContent-Length: 32\r\n\r\n{\"firecracker_version\": \"1.7.0\"}\n", "1.14 is the first"},
+		"an old pause":      {"HTTP/1.1 200 OK\r\nContent-Length: 33\r\n\r\n{\"firecracker_version\": \"1.16.1\"}\n", "does not go on after a pause"},
+		"an older version":  {"HTTP/1.1 200 OK\r\nContent-Length: 33\r\n\r\n{\"firecracker_version\": \"0.25.2\"}\n", "1.14 is the first"},
 		"no version":        {"HTTP/1.1 200 OK\r\nContent-Length: 30\r\n\r\n{\"firecracker_version\": \"new\"}\n", "the version of Firecracker is"},
 		"a way elsewhere":   {"HTTP/1.1 302 Found\r\nLocation: http://localhost/other\r\nContent-Length: 0\r\n\r\n", "says 302"},
 		"the end":           {"", "EOF"},
@@ -104,7 +105,7 @@ func TestSilentAPI(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	// One that refuses in the middle does not get the machine started.
-	api := &firecrackertest.API{Version: "1.8.0", Check: func(r *http.Request, _ []byte) error {
+	api := &firecrackertest.API{Version: "1.15.0", Check: func(r *http.Request, _ []byte) error {
 		if r.URL.Path == "/vsock" {
 			return errors.New("there is no vsock")
 		}

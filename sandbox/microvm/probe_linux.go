@@ -6,6 +6,7 @@ import (
 	"context"
 	"runtime"
 
+	"github.com/caisson-run/caisson/internal/linux/tun"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -22,6 +23,13 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 		c.Engine += ", emulated"
 		c.SlowStart = bootTimeout
 		c.Notes = append(c.Notes, "The processor is emulated (TCG): slow, and no hardware boundary.")
+	}
+	if !d.vmm.snapshots() { // Firecracker, whose card is a TAP of this host's kernel
+		if why, remedy := tun.Usable(); why != "" {
+			c.Network, c.Wire = false, ""
+			c.NoNetwork = sandbox.Clause{Enforcement: sandbox.Off, Detail: why, Remedy: remedy}
+			c.Notes = append(c.Notes, "no network with an allow-list: "+why+" ("+remedy+")")
+		}
 	}
 	c.Unusable, c.Remedy = d.unusable(ctx)
 	return c, nil

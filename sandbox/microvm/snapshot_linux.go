@@ -214,8 +214,11 @@ func (s *summing) Write(p []byte) (int, error) {
 
 // Restore makes a machine that goes on from a snapshot.
 func (d *Driver) Restore(ctx context.Context, s *sandbox.Spec, dir string) (sandbox.Instance, error) {
-	if !d.vmm.snapshots() {
+	if !d.vmm.snapshots() && d.opts.monitor == withFirecracker {
 		return nil, errNoSnapshots
+	}
+	if !d.vmm.snapshots() { // QEMU's, from before there was a Firecracker here
+		d = &Driver{opts: d.opts, kernels: d.kernels, vmm: &qemu{machine: d.opts.Machine}}
 	}
 	w, err := readWritten(dir)
 	if err != nil {
