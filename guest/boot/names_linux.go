@@ -4,6 +4,7 @@ package boot
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,7 +20,7 @@ import (
 // of its own.
 const namesDir = "/names"
 
-// maxHosts is how much of a hosts file is read, in bytes.
+// maxHosts is how much of a file of names is read, in bytes.
 const maxHosts = 1 << 20
 
 func nameFile(f sandbox.NameFile) string {
@@ -27,7 +28,7 @@ func nameFile(f sandbox.NameFile) string {
 }
 
 // mountNames shows the files over those that the root has. What is not there, or is a
-// link, is left.
+// link, is left, and so is what is too large: no name is worth a machine that does not boot.
 func (c *Config) mountNames() error {
 	if err := os.MkdirAll(namesDir, 0o755); err != nil {
 		return err
@@ -41,12 +42,9 @@ func (c *Config) mountNames() error {
 		if err != nil || !info.Mode().IsRegular() {
 			continue
 		}
-		text := f.Text
-		switch {
-		case text == "":
-			text, err = nameText(at)
-		case f.Target == sandbox.HostsFile:
-			text, err = hosts(at, f.Text)
+		text, err := nameText(f, at)
+		if errors.Is(err, errTooLarge) {
+			continue
 		}
 		if err != nil {
 			return err
@@ -61,24 +59,29 @@ func (c *Config) mountNames() error {
 	return nil
 }
 
-// hosts is what a hosts file says with another line for the sandbox itself.
-func hosts(name, line string) (string, error) {
-	text, err := nameText(name)
-	return sandbox.HostsFor(text, line), err
-}
+var errTooLarge = errors.New("too large for a file of names")
 
-// nameText is what a file of names says.
-func nameText(name string) (string, error) {
-	f, err := os.Open(name)
+// nameText is what f is to say, where the root has another one. Without a text of its own it
+// says what that does, and a hosts file keeps its other lines.
+func nameText(f sandbox.NameFile, root string) (string, error) {
+	if f.Text != "" && f.Target != sandbox.HostsFile {
+		return f.Text, nil
+	}
+	in, err := os.Open(root)
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxHosts+1))
-	if err == nil && len(text) > maxHosts {
-		err = fmt.Errorf("%s is too large", name)
+	defer in.Close()
+	text, err := io.ReadAll(io.LimitReader(in, maxHosts+1))
+	switch {
+	case err != nil:
+		return "", err
+	case len(text) > maxHosts:
+		return "", errTooLarge
+	case f.Text == "":
+		return string(text), nil
 	}
-	return string(text), err
+	return sandbox.HostsFor(string(text), f.Text), nil
 }
 
 // setNames gives the sandbox another name. One that goes on as itself keeps what its root has
@@ -88,7 +91,7 @@ func (o *Order) setNames() error {
 		return err
 	}
 	for _, f := range o.Names {
-		name, text := nameFile(f), f.Text
+		name := nameFile(f)
 		info, err := os.Lstat(name)
 		if err != nil {
 			continue // the root has none
@@ -96,10 +99,12 @@ func (o *Order) setNames() error {
 		if !info.Mode().IsRegular() {
 			return fmt.Errorf("%s is no file any more", f.Target)
 		}
-		if f.Target == sandbox.HostsFile {
-			if text, err = hosts(name, f.Text); err != nil {
-				return err
-			}
+		text, err := nameText(f, name)
+		if errors.Is(err, errTooLarge) { // by what its root has written
+			continue
+		}
+		if err != nil {
+			return err
 		}
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			return err

@@ -53,7 +53,8 @@ func WithNames(spec *sandbox.Spec) (with *sandbox.Spec, opened []*os.File, err e
 	return with, opened, nil
 }
 
-// nameText is what a file is to say; fs.ErrNotExist where the root has no regular file there.
+// nameText is what a file is to say; fs.ErrNotExist where the root has no regular file there,
+// or a hosts file that is too large: it is left.
 func nameText(spec *sandbox.Spec, f sandbox.NameFile) (string, error) {
 	owner, at := spec.Root.Dir, "/"
 	for _, b := range spec.Root.Binds {
@@ -90,7 +91,7 @@ func nameText(spec *sandbox.Spec, f sandbox.NameFile) (string, error) {
 	defer was.Close()
 	text, err := io.ReadAll(io.LimitReader(was, maxHosts+1))
 	if err == nil && len(text) > maxHosts {
-		err = errors.New("the root's file is too large")
+		err = fs.ErrNotExist
 	}
 	return sandbox.HostsFor(string(text), f.Text), err
 }

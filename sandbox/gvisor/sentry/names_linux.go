@@ -109,9 +109,10 @@ type nameWriter struct {
 // maxHosts is how much of a hosts file is read, in bytes.
 const maxHosts = 1 << 20
 
-// show makes a file say what it is to. What is not there, or is a link, is left. A root that
-// cannot be written gets a file of this kernel's over it: nothing of the host has to be
-// mounted for it, so that a sandbox without a gofer needs none.
+// show makes a file say what it is to. What is not there, or is a link, is left, and so is a
+// hosts file that is too large. A root that cannot be written gets a file of this kernel's
+// over it: nothing of the host has to be mounted for it, so that a sandbox without a gofer
+// needs none.
 func (w *nameWriter) show(file sandbox.NameFile) error {
 	at := in(w.root, file.Target)
 	st, err := w.vfs.StatAt(w.ctx, w.creds, at, &vfs.StatOptions{Mask: linux.STATX_TYPE})
@@ -129,6 +130,9 @@ func (w *nameWriter) show(file sandbox.NameFile) error {
 	text := file.Text
 	if file.Target == sandbox.HostsFile {
 		was, err := w.read(at)
+		if linuxerr.Equals(linuxerr.EFBIG, err) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
