@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ext4 makes empty file systems, in files with holes: what is written is the
-// beginning of each, some kilobytes in all. They have no journal, for what is in them ends
-// with the machine that has them, and no copies of the superblock.
+// beginning of each, some kilobytes in all. They have no copies of the superblock, and no
+// journal: what is in them ends with a machine that breaks off, and is written out before a
+// machine is written down. So there is no list of orphans either: what was deleted and still
+// open keeps its blocks where another machine begins with the file system alone.
 //
 // The format is the kernel's (Documentation/filesystems/ext4). The tables of inodes are
 // holes, which read as the zeros that a group is told to have (INODE_ZEROED), and the
