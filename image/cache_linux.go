@@ -75,6 +75,9 @@ func private(dir string) error {
 func (c cache) tree(ctx context.Context, key string, write func(ctx context.Context, dir string) error) (*os.File, error) {
 	for range openTries {
 		f, err := c.open(key)
+		if f != nil {
+			c.sweep()
+		}
 		if f != nil || err != nil {
 			return f, err
 		}
@@ -229,7 +232,7 @@ func (c cache) prune(key string) {
 			continue
 		}
 		switch name := e.Name(); {
-		case strings.HasPrefix(name, tempPrefix) && (e.IsDir() || time.Since(info.ModTime()) > staleTemp):
+		case stale(e):
 			c.removeStale(name)
 		case strings.HasPrefix(name, c.prefix) && name != c.prefix+key && c.keep > 0:
 			trees = append(trees, tree{name, info.ModTime(), c.weigh(name)})
@@ -242,6 +245,29 @@ func (c cache) prune(key string) {
 			c.remove(t.name, nil)
 		}
 	}
+}
+
+// sweep removes what dead builders left, of which one may be as large as a packed root and
+// no other build come for long.
+func (c cache) sweep() {
+	entries, err := os.ReadDir(c.dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if stale(e) {
+			c.removeStale(e.Name())
+		}
+	}
+}
+
+// stale says whether a name may be what a dead builder left.
+func stale(e os.DirEntry) bool {
+	if !strings.HasPrefix(e.Name(), tempPrefix) {
+		return false
+	}
+	info, err := e.Info()
+	return err == nil && (e.IsDir() || time.Since(info.ModTime()) > staleTemp)
 }
 
 // weigh is what a tree takes, where that is bounded.

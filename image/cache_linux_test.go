@@ -305,6 +305,15 @@ func TestPruneTakesDeadBuilders(t *testing.T) {
 	if left := entries(t, c.dir); !slices.Equal(left, []string{treePrefix + "0000"}) {
 		t.Errorf("left: %v", left)
 	}
+
+	// No build may come for long: it goes when a tree is found, too.
+	must(t, os.MkdirAll(filepath.Join(dead, "etc"), 0o700))
+	again, err := c.tree(t.Context(), "0000", nil)
+	must(t, err)
+	defer again.Close()
+	if left := entries(t, c.dir); !slices.Equal(left, []string{treePrefix + "0000"}) {
+		t.Errorf("left where a tree was found: %v", left)
+	}
 }
 
 // What is kept of steps is bounded by its size, too: those used longest ago go.
