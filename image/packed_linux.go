@@ -57,6 +57,8 @@ type packing struct {
 	dir   *os.File
 	made  bool // by us: its times say nothing
 	binds []sandbox.Mount
+
+	onCopy func(name string) // as in a packer
 }
 
 // packed finds what is packed, or packs it.
@@ -152,10 +154,19 @@ func changedMeanwhile(cause error) error {
 	return &sandbox.Error{Op: "pack root filesystem", Kind: sandbox.ErrUnavailable, Problem: "its files are being changed", Hint: "try again when that has ended", Cause: cause}
 }
 
+// sourceError leaves the errors of this program alone and explains those of what is packed.
+func sourceError(err error) error {
+	var known *sandbox.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	return &sandbox.Error{Op: "pack root filesystem", Kind: sandbox.ErrUnavailable, Problem: "what is to be packed cannot be read", Hint: "check the file that is named", Cause: err}
+}
+
 // look is the tree, and the digest of all that it has. Contents are only written where there
 // is somewhere to write them.
 func (p packing) look(ctx context.Context, contents *fstree.Contents) (*fstree.Node, string, error) {
-	l := &packer{ctx: ctx, sum: sha256.New(), contents: contents, made: p.made}
+	l := &packer{ctx: ctx, sum: sha256.New(), contents: contents, made: p.made, onCopy: p.onCopy}
 	root, err := l.top(p.dir)
 	l.made = false
 	for _, b := range p.binds {
@@ -172,7 +183,7 @@ func (p packing) look(ctx context.Context, contents *fstree.Contents) (*fstree.N
 		if ctx.Err() != nil {
 			return nil, "", err
 		}
-		return nil, "", diskError(err)
+		return nil, "", sourceError(err)
 	}
 	return root, fstree.Digest(l.sum), nil
 }

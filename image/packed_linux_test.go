@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -58,6 +59,7 @@ func text(t *testing.T, r *Root, name string) string {
 }
 
 func TestPackHost(t *testing.T) {
+	rest(t, 50*time.Millisecond)
 	host, dir := packedHost(t), t.TempDir()
 	r := packs(t, host, dir+"/cache", dir+"/packs")
 	for name, want := range map[string]string{
@@ -89,6 +91,7 @@ func TestPackHost(t *testing.T) {
 }
 
 func TestPackDir(t *testing.T) {
+	rest(t, 50*time.Millisecond)
 	packs := filepath.Join(t.TempDir(), "packs")
 	r, err := PackDir(t.Context(), handle(t, packedHost(t)), PackOptions{Cache: packs})
 	must(t, err)

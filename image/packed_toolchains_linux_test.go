@@ -5,12 +5,14 @@ package image
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/caisson-run/caisson/internal/hostpath"
 )
 
 // A toolchain is copied without what not everybody may read, unless it is packed already.
 func TestPackHostToolchains(t *testing.T) {
+	rest(t, 50*time.Millisecond)
 	host, dir := packedHost(t), t.TempDir()
 	inside, outside := handle(t, filepath.Join(host, "usr/lib")), handle(t, fakeHost(t, "bin/tool="))
 	inside.Real, outside.Real = "/usr/lib", "/opt/tool"

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -25,6 +26,8 @@ type packer struct {
 	made bool                       // the directory is of our making, and read to tell what it is
 	dev  uint64                     // of the directory that is looked through
 	seen map[[2]uint64]*fstree.Node // files of several names
+
+	onCopy func(name string) // for tests: called when a file is copied and not looked at again yet
 }
 
 // others is who owns inside what is not root's on the host.
@@ -118,6 +121,9 @@ func (p *packer) entry(dir int, name string, depth int) (*fstree.Node, error) {
 	case fstree.Link:
 		var err error
 		n.Target, err = readlinkAt(dir, name)
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
+			return nil, changedMeanwhile(err) // it was removed, or is no link any more
+		}
 		if err == nil && (n.Target == "" || len(n.Target) > fstree.MaxTarget) {
 			return nil, nil
 		}
@@ -127,6 +133,9 @@ func (p *packer) entry(dir int, name string, depth int) (*fstree.Node, error) {
 		return p.file(n, dir, name, &st)
 	}
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		return nil, changedMeanwhile(err)
+	}
 	if err != nil {
 		return n, skipUnreadable(os.NewSyscallError("open", err))
 	}
@@ -153,7 +162,7 @@ func (p *packer) file(n *fstree.Node, dir int, name string, st *unix.Stat_t) (*f
 	if p.contents != nil {
 		var err error
 		if n.Offset, err = p.contents.Begin(); err != nil {
-			return nil, err
+			return nil, diskError(err)
 		}
 		to = p.contents
 		if p.made {
@@ -161,26 +170,65 @@ func (p *packer) file(n *fstree.Node, dir int, name string, st *unix.Stat_t) (*f
 		}
 	}
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELOOP) {
+		return nil, changedMeanwhile(err) // it was removed, or is a link
+	}
 	if err != nil {
 		return n, skipUnreadable(os.NewSyscallError("open", err))
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
-	var now unix.Stat_t
-	if err := unix.Fstat(fd, &now); err != nil {
-		return nil, os.NewSyscallError("stat", err)
+	if err := p.same(f, st); err != nil {
+		return nil, err
 	}
-	if now.Ino != st.Ino || now.Dev != st.Dev || now.Size != st.Size || !public(&now) {
-		return nil, changedMeanwhile(nil)
+	if err := p.settle(st); err != nil {
+		return nil, err
 	}
 	n.Size = st.Size
 	if _, err := io.CopyN(to, f, n.Size); err != nil {
-		if errors.Is(err, io.EOF) {
+		var read *os.PathError
+		switch {
+		case errors.Is(err, io.EOF):
 			return nil, changedMeanwhile(err)
+		case errors.As(err, &read) && read.Op == "read":
+			return nil, err
 		}
-		return nil, err
+		return nil, diskError(err)
 	}
-	return n, nil
+	if p.onCopy != nil {
+		p.onCopy(name)
+	}
+	return n, p.same(f, st)
+}
+
+// same refuses a file that is not what was looked at, or was written since. What is of our
+// making is read for its digest: its times may change.
+func (p *packer) same(f *os.File, st *unix.Stat_t) error {
+	var now unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &now); err != nil {
+		return os.NewSyscallError("stat", err)
+	}
+	if now.Ino != st.Ino || now.Dev != st.Dev || now.Size != st.Size || !public(&now) || !p.made && (now.Mtim != st.Mtim || now.Ctim != st.Ctim) {
+		return changedMeanwhile(nil)
+	}
+	return nil
+}
+
+// settle waits, for at most settled, until what is written to a file changes its times. A
+// time in the future needs no wait: another change has another one.
+func (p *packer) settle(st *unix.Stat_t) error {
+	age := time.Since(time.Unix(st.Ctim.Unix()))
+	if p.made || age < 0 || age >= settled {
+		return nil
+	}
+	t := time.NewTimer(settled - age)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-p.ctx.Done():
+		return context.Cause(p.ctx)
+	}
 }
 
 // public says whether everybody may read a file.

@@ -39,7 +39,7 @@ func identity(st *unix.Stat_t) [7]uint64 {
 	return [7]uint64{st.Dev, st.Ino, uint64(st.Mode), uint64(st.Mtim.Sec), uint64(st.Mtim.Nsec), uint64(st.Ctim.Sec), uint64(st.Ctim.Nsec)}
 }
 
-// settled is how long a directory must have been left alone for its times to
+// settled is how long a directory or a file must have been left alone for its times to
 // tell: two changes within one tick of the kernel's clock have the same.
 var settled = 2 * time.Second
 
