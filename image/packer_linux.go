@@ -25,6 +25,7 @@ type packer struct {
 
 	made bool                       // the directory is of our making, and read to tell what it is
 	dev  uint64                     // of the directory that is looked through
+	mnt  uint64                     // its mount, 0 where the kernel does not tell
 	seen map[[2]uint64]*fstree.Node // files of several names
 
 	onCopy func(name string) // for tests: called when a file is copied and not looked at again yet
@@ -33,14 +34,15 @@ type packer struct {
 // others is who owns inside what is not root's on the host.
 const others = 65534
 
-// top looks through one directory. Nothing that is mounted in it is looked at.
+// top looks through one directory. What is mounted in it is there by its name alone; another
+// directory of the same file system, or a file, is told from its own where the kernel says so.
 func (p *packer) top(dir *os.File) (*fstree.Node, error) {
 	fd := int(dir.Fd())
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, os.NewSyscallError("stat", err)
 	}
-	p.dev, p.seen = st.Dev, map[[2]uint64]*fstree.Node{}
+	p.dev, p.mnt, p.seen = st.Dev, mountOf(fd, ""), map[[2]uint64]*fstree.Node{}
 	n := p.describe("", &st)
 	return n, p.directory(n, fd, &st, 0)
 }
@@ -81,7 +83,7 @@ func (p *packer) directory(n *fstree.Node, fd int, st *unix.Stat_t, depth int) e
 	if depth > fstree.MaxDepth {
 		return fmt.Errorf("it is more than %d directories deep", fstree.MaxDepth)
 	}
-	if st.Mode&0o005 != 0o005 || st.Dev != p.dev {
+	if st.Mode&0o005 != 0o005 || st.Dev != p.dev || mountOf(fd, "") != p.mnt {
 		return nil
 	}
 	again, err := unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -130,6 +132,10 @@ func (p *packer) entry(dir int, name string, depth int) (*fstree.Node, error) {
 		fmt.Fprintf(p.sum, "to %q\n", n.Target)
 		return n, err
 	case fstree.File:
+		if public(&st) && mountOf(dir, name) != p.mnt {
+			fmt.Fprintln(p.sum, "mounted")
+			return n, nil
+		}
 		return p.file(n, dir, name, &st)
 	}
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)

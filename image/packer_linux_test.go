@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -33,6 +34,54 @@ func TestPackChanged(t *testing.T) {
 		if name == "unchanged" && err != nil || name == "written" && (!errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(err.Error(), "being changed")) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Of what is mounted in a directory the names are packed, of the same file system, too.
+func TestPackMounted(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, who may mount")
+	}
+	host := fakeHost(t, "file=text", "own=text", "dir/", "other/inner=other", "cover=other")
+	var root *fstree.Node
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked: its mounts end with the thread
+		if err = unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
+			return
+		}
+		if err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			return
+		}
+		if err = errors.Join(unix.Mount(host+"/other", host+"/dir", "", unix.MS_BIND, ""), unix.Mount(host+"/cover", host+"/file", "", unix.MS_BIND, "")); err != nil {
+			return
+		}
+		var dir, contents *os.File
+		if dir, err = os.Open(host); err != nil {
+			return
+		}
+		defer dir.Close()
+		if contents, err = os.Create(filepath.Join(t.TempDir(), "contents")); err != nil {
+			return
+		}
+		defer contents.Close()
+		root, _, err = packing{dir: dir}.look(t.Context(), fstree.NewContents(contents))
+	}()
+	<-done
+	if errors.Is(err, unix.EPERM) {
+		t.Skip("may not mount")
+	}
+	must(t, err)
+	if n := root.Children["dir"]; n == nil || n.Kind != fstree.Dir || len(n.Children) > 0 {
+		t.Errorf("what is mounted on a directory is %+v", n)
+	}
+	if n := root.Children["file"]; n == nil || n.Size > 0 {
+		t.Errorf("what is mounted on a file is %+v", n)
+	}
+	if root.Children["own"].Size != 4 || root.Children["other"].Children["inner"].Size != 5 {
+		t.Error("what is not mounted is missing")
 	}
 }
 
