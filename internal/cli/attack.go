@@ -110,7 +110,9 @@ func (a *app) attack(cmd *cobra.Command, f *attackFlags) (*attack.Report, error)
 	ctx, stop := signal.NotifyContext(contextOf(cmd), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer stop()
 	level := cmp.Or(f.isolation, policy.DefaultIsolation)
-	// Thousands of calls are nothing that their user wants in the record.
+	// The levels are those of the state directory, in which machines' kernels lie; but thousands
+	// of calls are nothing that its user wants in the record.
+	a.drivers()
 	a.state = filepath.Join(a.statePath(), "attack")
 	opened, err := a.open(ctx, "")
 	if err != nil {
