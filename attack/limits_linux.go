@@ -128,6 +128,12 @@ func (s *suite) manyProcesses(ctx context.Context) finding {
 // muchMemory takes three times what is allowed, of several kinds.
 func (s *suite) muchMemory(ctx context.Context) finding {
 	const maximum, slack = 128 << 20, 96 << 20
+	// Of a machine the host counts all: its kernel, and the monitor. How much that may be it
+	// says itself (docs/vm.md); what programs had is held against the limit as elsewhere.
+	own := int64(slack)
+	if s.Copies {
+		own = 384 << 20
+	}
 	for _, kind := range []string{"anonymous", "memfd", "shm", "sockets", "datagrams"} {
 		sc := s.begin(ctx, limited(func(l *sandbox.Limits) { l.Memory = maximum }, sandbox.LimitMemory), probe.ModeMemory, kind, strconv.Itoa(3*maximum))
 		err := sc.wait(probe.CaseReady)
@@ -143,7 +149,7 @@ func (s *suite) muchMemory(ctx context.Context) finding {
 			return unable(sc.why())
 		case err != nil && sc.res.Resource != sandbox.LimitMemory:
 			return unable(fmt.Errorf("%s: %w", kind, err))
-		case sc.res.MemoryPeakBytes != nil && *sc.res.MemoryPeakBytes > maximum+slack:
+		case sc.res.MemoryPeakBytes != nil && *sc.res.MemoryPeakBytes > maximum+own:
 			return breach("%s: the peak was %d MiB where %d are allowed", kind, *sc.res.MemoryPeakBytes>>20, maximum>>20)
 		}
 	}

@@ -5,6 +5,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/attack"
+	"github.com/caisson-run/caisson/image/kernel"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session/toolcall"
@@ -110,15 +112,17 @@ func (a *app) attack(cmd *cobra.Command, f *attackFlags) (*attack.Report, error)
 	ctx, stop := signal.NotifyContext(contextOf(cmd), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer stop()
 	level := cmp.Or(f.isolation, policy.DefaultIsolation)
-	// The levels are those of the state directory, in which machines' kernels lie; but thousands
-	// of calls are nothing that its user wants in the record.
-	a.drivers()
+	// Thousands of calls are nothing that their user wants in the record. The kernels of virtual
+	// machines are those of the state directory, for other caissons that are attacked, too.
 	a.state = filepath.Join(a.statePath(), "attack")
 	opened, err := a.open(ctx, "")
 	if err != nil {
 		return nil, err
 	}
 	defer opened.close()
+	if err := os.Symlink(filepath.Join("..", kernel.Dir), filepath.Join(a.statePath(), kernel.Dir)); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, &sandbox.Error{Op: "attack " + printable(level), Kind: sandbox.ErrUnavailable, Problem: "the state directory cannot be used", Hint: "free some space there", Cause: err}
+	}
 	caps, err := a.attackable(ctx, level)
 	if err != nil {
 		return nil, err
