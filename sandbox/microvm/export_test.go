@@ -184,3 +184,6 @@ func LongestFile(stateDir, dir string, parts ...boot.Part) (int64, error) {
 	err := p.scratch(&sandbox.Spec{StateDir: stateDir}, &w, &written{dir: dir})
 	return p.spec.Limits.FileSize, err
 }
+
+// ErrMonitorGone is of a monitor that has ended.
+var ErrMonitorGone = errMonitorGone

@@ -102,7 +102,11 @@ func (m *qmp) ask(ctx context.Context, command string, arguments map[string]any,
 	if arguments != nil {
 		line["arguments"] = arguments
 	}
-	if err := m.send(line, file); err != nil {
+	err := m.send(line, file)
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+		err = errMonitorGone // which may be seen here first
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", command, err)
 	}
 	for {

@@ -7,6 +7,7 @@ package microvm_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"net"
 	"strings"
 	"testing"
@@ -76,4 +77,29 @@ func TestMonitorIsSilent(t *testing.T) {
 		t.Error("it was not given up")
 	}
 	ours.Close()
+}
+
+// A monitor that has ended is gone, whether that is seen where it is spoken to or where it
+// is listened to: what was to be loaded into it is judged by that.
+func TestMonitorThatHasEnded(t *testing.T) {
+	ours, theirs := socketPair(t)
+	defer ours.Close()
+	greeted := make(chan struct{})
+	go func() {
+		defer close(greeted)
+		_, _ = theirs.Write([]byte(greeting))
+		_, _ = theirs.Read(make([]byte, 1<<10))
+		_, _ = theirs.Write([]byte(`{"return": {}, "id": 1}` + "\n"))
+	}()
+	m, err := microvm.NewQMP(t.Context(), ours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-greeted
+	theirs.Close()
+	for range 2 {
+		if err := m.Call(t.Context(), "query-migrate"); !errors.Is(err, microvm.ErrMonitorGone) {
+			t.Errorf("%v", err)
+		}
+	}
 }
