@@ -44,6 +44,18 @@ func TestPool(t *testing.T) {
 	}
 }
 
+// waitForPool returns when so many wait in a pool.
+func waitForPool(t *testing.T, c *caisson.Caisson, pool, n int) {
+	t.Helper()
+	for end := time.After(2 * time.Minute); c.Pools()[pool].Waiting < n; {
+		select {
+		case <-end:
+			t.Fatalf("%+v", c.Pools())
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
 func tryPool(t *testing.T, level string) {
 	state := filepath.Join(t.TempDir(), "state")
 	shell := caisson.Request{Isolation: level, Command: []string{"sh"}}
@@ -52,16 +64,7 @@ func tryPool(t *testing.T, level string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wait := func(pool, n int) {
-		t.Helper()
-		for end := time.After(2 * time.Minute); c.Pools()[pool].Waiting < n; {
-			select {
-			case <-end:
-				t.Fatalf("%+v", c.Pools())
-			case <-time.After(time.Millisecond):
-			}
-		}
-	}
+	wait := func(pool, n int) { t.Helper(); waitForPool(t, c, pool, n) }
 	for i := range 4 {
 		wait(0, 2)
 		shell.Command = []string{"sh", "-c", `ls -A /tmp /dev/shm "$HOME" | grep -v :; (sleep 1000 &); echo $N; cat; touch /tmp/x /dev/shm/x x`}

@@ -64,13 +64,7 @@ func TestPoolForCreate(t *testing.T) {
 			seen := map[string]bool{}
 			create := func(w caisson.Create, line, want string, taken int64) {
 				t.Helper()
-				for end := time.After(2 * time.Minute); c.Pools()[1].Waiting < 2; {
-					select {
-					case <-end:
-						t.Fatalf("%+v", c.Pools())
-					case <-time.After(time.Millisecond):
-					}
-				}
+				waitForPool(t, c, 1, 2)
 				box, err := c.Create(t.Context(), w)
 				if err != nil {
 					t.Fatal(err)
@@ -140,13 +134,7 @@ func TestPoolOfTemplate(t *testing.T) {
 			defer c.Close()
 			run := func(want string, taken int64) {
 				t.Helper()
-				for end := time.After(2 * time.Minute); c.Pools()[0].Waiting < 1; {
-					select {
-					case <-end:
-						t.Fatalf("%+v", c.Pools())
-					case <-time.After(time.Millisecond):
-					}
-				}
+				waitForPool(t, c, 0, 1)
 				r.Command = []string{"cat /text; echo; pwd; echo $OF"}
 				res, err := c.Run(t.Context(), r)
 				if err != nil || res.Status != sandbox.StatusSuccess || string(res.Stdout) != want+"\n/tmp\nimage\n" {
