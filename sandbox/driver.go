@@ -185,10 +185,11 @@ type Pauser interface {
 }
 
 // Snapshotter is the optional ability of an Instance to be written down with its
-// memory, its processes and its scratch (Capabilities.Snapshot).
+// memory, its processes and its scratch (Capabilities.Snapshot). It is a Pauser, too:
+// what stands still is written down as it stands, and goes on standing.
 type Snapshotter interface {
-	// Snapshot writes the sandbox into dir, an empty directory of the caller's
-	// own, mode 0700. With end it does not run on from that moment, and the
+	// Snapshot writes the sandbox into dir, a directory of the caller's own, mode
+	// 0700, with no file in it. With end it does not run on from that moment, and the
 	// caller destroys it; without, it goes on, and so do its sessions. After an
 	// error dir is worthless, and the sandbox may have ended.
 	Snapshot(ctx context.Context, dir string, end bool) error
@@ -197,10 +198,10 @@ type Snapshotter interface {
 // FileSnapshotter is the optional ability of a Snapshotter to be written down
 // without its memory.
 type FileSnapshotter interface {
-	// SnapshotFiles is Snapshot, with end, of what is on the disk alone: the scratch,
-	// and what was changed over the root. Restore makes a sandbox of it that begins:
-	// another boot, with no process, connection or /dev/shm of before.
-	SnapshotFiles(ctx context.Context, dir string) error
+	// SnapshotFiles is Snapshot of what is on the disk alone: the scratch, and what
+	// was changed over the root. Restore makes a sandbox of it that begins: another
+	// boot, with no process, connection or /dev/shm of before.
+	SnapshotFiles(ctx context.Context, dir string, end bool) error
 }
 
 // Restorer is the ability of a Driver whose instances are Snapshotters to make

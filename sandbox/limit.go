@@ -175,8 +175,8 @@ type Capabilities struct {
 	// elsewhere: Detail and Remedy.
 	NoNetwork Clause
 
-	// Pause says that instances are Pausers, Snapshot that they are Snapshotters
-	// and the driver a Restorer.
+	// Pause says that instances are Pausers, Snapshot that they are Snapshotters as
+	// well and the driver a Restorer.
 	Pause    bool
 	Snapshot bool
 

@@ -36,7 +36,7 @@ type Sandbox struct {
 	Posture    Posture           `json:"posture" doc:"What holds for it"`
 	Resumed    int               `json:"resumed,omitempty" doc:"How often it was resumed"`
 	Cold       string            `json:"cold,omitempty" enum:"frozen,disk" doc:"How far it has gone cold while nothing uses it: it stands still in memory, or is on the disk alone. The next request wakes it"`
-	Rebooted   string            `json:"rebooted,omitempty" doc:"Why it last began anew with its files alone: its memory, when it had gone cold, did not fit any more"`
+	Rebooted   string            `json:"rebooted,omitempty" doc:"Why it last began anew with its files alone: its memory, as it lay on the disk, did not fit any more"`
 	Kept       string            `json:"kept,omitempty" enum:"disk,memory,files" doc:"What there is of it while it is paused: all, on the disk; all, in memory, where it ends with caisson; or its files alone, on the disk"`
 }
 

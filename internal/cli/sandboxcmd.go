@@ -209,7 +209,7 @@ func (a *app) sandboxCreate(d *daemon) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			a.showBox(d, b)
+			a.showAnew(d, b)
 			return nil
 		},
 	})
@@ -241,6 +241,14 @@ func (a *app) showBox(d *daemon, b *client.Sandbox) {
 		return
 	}
 	fmt.Fprintln(a.out, printable(b.ID))
+}
+
+// showAnew is showBox of one that was just begun, which may have had no memory that fits.
+func (a *app) showAnew(d *daemon, b *client.Sandbox) {
+	if b.Rebooted != "" && !d.json {
+		a.note("it began anew with its files: %s", b.Rebooted)
+	}
+	a.showBox(d, b)
 }
 
 // table prints lines of columns.

@@ -44,7 +44,7 @@ func (a *app) sandboxPause(d *daemon) *cobra.Command {
 }
 
 // timed is a subcommand about one sandbox and a time that it gets.
-func (a *app) timed(d *daemon, use, short, help string, do func(*client.Client, context.Context, string, time.Duration) (*client.Sandbox, error)) *cobra.Command {
+func (a *app) timed(d *daemon, use, short, help string, do func(*client.Client, context.Context, string, time.Duration) (*client.Sandbox, error), show func(*daemon, *client.Sandbox)) *cobra.Command {
 	var timeout time.Duration
 	word, _, _ := strings.Cut(use, " ")
 	return a.sub(d, sub{
@@ -56,18 +56,18 @@ func (a *app) timed(d *daemon, use, short, help string, do func(*client.Client, 
 			if err != nil {
 				return err
 			}
-			a.showBox(d, b)
+			show(d, b)
 			return nil
 		},
 	})
 }
 
 func (a *app) sandboxResume(d *daemon) *cobra.Command {
-	return a.timed(d, "resume ID", "Let a paused sandbox go on", "let it live for so long from now on (as long as before)", (*client.Client).Resume)
+	return a.timed(d, "resume ID", "Let a paused sandbox go on", "let it live for so long from now on (as long as before)", (*client.Client).Resume, a.showAnew)
 }
 
 func (a *app) sandboxExtend(d *daemon) *cobra.Command {
-	return a.timed(d, "extend ID", "Let a sandbox live for longer", "let it live for at least so long from now on (5m)", (*client.Client).Extend)
+	return a.timed(d, "extend ID", "Let a sandbox live for longer", "let it live for at least so long from now on (5m)", (*client.Client).Extend, a.showBox)
 }
 
 func (a *app) sandboxSnapshot(d *daemon) *cobra.Command {

@@ -33,15 +33,23 @@ func at(by time.Duration) func(*persistent.SandboxesOptions) {
 	return func(o *persistent.SandboxesOptions) { o.Clock = shifted{by} }
 }
 
-// upgraded has memory on the disk be of another engine, as it is after an upgrade, and of
-// another processor: a test does not know which engine it has.
-func upgraded(t *testing.T, l *living, dir, id string) {
+// upgraded has a sandbox's memory on the disk be of another engine.
+func upgraded(t *testing.T, reg *registry.DB, dir, id string) {
 	t.Helper()
-	rec, err := l.reg.Get(t.Context(), id)
+	rec, err := reg.Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept := filepath.Join(dir, "kept", rec.Kept)
+	rec.Seal.Memory = ofAnother(t, filepath.Join(dir, "kept", rec.Kept))
+	if err := reg.Put(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ofAnother has the memory in a directory be of another engine, as it is after an upgrade, and
+// of another processor: a test does not know which engine it has. It gives its digest.
+func ofAnother(t *testing.T, kept string) string {
+	t.Helper()
 	name := filepath.Join(kept, "caisson.json")
 	b, err := os.ReadFile(name)
 	self := map[string]any{}
@@ -80,10 +88,7 @@ func upgraded(t *testing.T, l *living, dir, id string) {
 			}
 		}
 	}
-	rec.Seal.Memory = hex.EncodeToString(h.Sum(nil))
-	if err := l.reg.Put(t.Context(), rec); err != nil {
-		t.Fatal(err)
-	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // Memory that was cut short, and memory of another engine or processor, is not gone on with: the
@@ -130,7 +135,7 @@ func TestColdFaultsOnGVisor(t *testing.T) {
 	}
 	if !t.Run("upgraded", func(t *testing.T) {
 		l := openLiving(t, dir, "gvisor", cool)
-		upgraded(t, l, dir, id)
+		upgraded(t, l.reg, dir, id)
 	}) {
 		return
 	}

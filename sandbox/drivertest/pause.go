@@ -254,8 +254,8 @@ func says(t *testing.T, ctx context.Context, w *fixture, c *guest.Client, line s
 func (s *suite) writtenDown(t *testing.T, ctx context.Context) (dir string, n int) {
 	t.Helper()
 	_, can := s.driver.(sandbox.Restorer)
-	if s.caps.Snapshot && !can {
-		t.Fatal("Probe says that it writes snapshots, and it restores none")
+	if s.caps.Snapshot && !(can && s.caps.Pause) {
+		t.Fatal("Probe says that it writes snapshots, and it restores none or cannot pause")
 	}
 	if !s.caps.Snapshot {
 		s.lacks(t, "no snapshots")
@@ -362,8 +362,17 @@ func testFilesAlone(t *testing.T, s *suite, _ road) {
 		}
 		first := says(t, ctx, w, c, boot)
 		says(t, ctx, w, c, `echo kept > ~/file; echo lost > /dev/shm/file; cat /bin/sh > ~/large; sha256sum ~/large > ~/sum; sha256sum /dev/zero > /dev/null 2>&1 &`)
+		// Beside the memory, of one moment: it stands still for both, and goes on.
+		still := inst.(sandbox.Pauser)
+		if err := errors.Join(still.Pause(ctx), inst.(sandbox.Snapshotter).Snapshot(ctx, s.empty(t, "memory of "+name), false),
+			files.SnapshotFiles(ctx, s.empty(t, "files beside memory of "+name), false), still.Resume(ctx)); err != nil {
+			t.Fatal(err)
+		}
+		if got := says(t, ctx, w, c, "echo goes on"); got != "goes on" {
+			t.Errorf("%s: %q", name, got)
+		}
 		dir := s.empty(t, "files of "+name)
-		if err := files.SnapshotFiles(ctx, dir); err != nil {
+		if err := files.SnapshotFiles(ctx, dir, true); err != nil {
 			t.Fatal(err)
 		}
 		if err := inst.Destroy(ctx); err != nil {

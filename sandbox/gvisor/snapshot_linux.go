@@ -62,8 +62,8 @@ func (i *instance) Snapshot(ctx context.Context, dir string, end bool) error {
 }
 
 // SnapshotFiles has it write down the file systems that are on the disk.
-func (i *instance) SnapshotFiles(ctx context.Context, dir string) error {
-	return i.save(ctx, protocol.Command{Kind: protocol.Save, Dir: dir, End: true, Files: true})
+func (i *instance) SnapshotFiles(ctx context.Context, dir string, end bool) error {
+	return i.save(ctx, protocol.Command{Kind: protocol.Save, Dir: dir, End: end, Files: true})
 }
 
 func (i *instance) save(ctx context.Context, c protocol.Command) error {

@@ -114,8 +114,8 @@ func (i *instance) Snapshot(ctx context.Context, dir string, end bool) error {
 }
 
 // SnapshotFiles writes its disks alone.
-func (i *instance) SnapshotFiles(ctx context.Context, dir string) error {
-	return i.standing(ctx, true, func() error {
+func (i *instance) SnapshotFiles(ctx context.Context, dir string, end bool) error {
+	return i.standing(ctx, end, func() error {
 		return i.write(ctx, dir, func(_ context.Context, _ string, w *written) error { w.Files = true; return nil })
 	})
 }

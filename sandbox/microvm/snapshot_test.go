@@ -114,7 +114,7 @@ func snapshotFiles(t *testing.T, d sandbox.Driver, m *machine) {
 	const boot = "cat /proc/sys/kernel/random/boot_id"
 	m.sh("echo x > /cow/a; echo y > /cow/new; rm /cow/inner; echo z > /home/user/two")
 	first, dir := m.sh(boot), t.TempDir()
-	if err := m.instance.(sandbox.FileSnapshotter).SnapshotFiles(t.Context(), dir); err != nil {
+	if err := m.instance.(sandbox.FileSnapshotter).SnapshotFiles(t.Context(), dir, true); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.instance.Destroy(t.Context()); err != nil {

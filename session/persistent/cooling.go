@@ -241,13 +241,16 @@ func (in *running) wokenAs(s *registry.Sandbox) {
 	s.Rebooted = in.rebooted
 }
 
+// beganAnew is what is said of a sandbox whose memory did not fit, before why.
+const beganAnew = "it began anew with its files: "
+
 // tellRebooted tells its key and the operator that a sandbox began anew.
 func (l locked) tellRebooted() {
 	rec := l.record()
 	if rec.Rebooted == "" {
 		return
 	}
-	rec.Reason = "it began anew with its files: " + rec.Rebooted
+	rec.Reason = beganAnew + rec.Rebooted
 	l.b.events.tell(rec, "rebooted")
 	l.b.o.Notice("sandbox " + l.id + ": " + rec.Reason)
 }

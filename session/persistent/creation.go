@@ -149,6 +149,7 @@ func (n *creation) run(ctx context.Context) (_ *Sandbox, err error) {
 	}
 	rec = l.record()
 	b.events.tell(rec, "created")
+	l.tellRebooted()
 	return rec, nil
 }
 
@@ -181,6 +182,7 @@ func (n *creation) start(ctx context.Context, l locked, g *grant, r *session.Inv
 		bound(s, now)
 		s.Wired, s.Network, s.Denied, s.Life = in.run.Network != nil, in.run.Hosts, in.run.Denied, in.life()
 		s.Placeholders, s.Workspace = maps.Clone(in.run.Placeholders()), n.workspace(ws)
+		s.Rebooted = in.rebooted
 	})
 	if err != nil {
 		return errors.Join(err, in.close(ctx))

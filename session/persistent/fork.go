@@ -32,7 +32,7 @@ func (h *Handle) Fork(ctx context.Context, count int, timeout time.Duration) ([]
 	var err error
 	s := &Snapshot{Owner: k.ID}
 	s.Sandbox, err = h.change(ctx, func(l locked) (err error) {
-		s.Kept, err = l.copyDown(ctx, "fork_sandbox")
+		_, s.Kept, err = l.copyDown(ctx, "fork_sandbox", l.writeMemory)
 		return err
 	})
 	if err != nil {

@@ -90,10 +90,13 @@ type writer struct{ *faketest.Driver }
 
 func (w writer) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
 	box, err := w.Driver.Start(ctx, spec)
-	return written{box}, err
+	return written{box, box.(sandbox.Pauser)}, err
 }
 
-type written struct{ sandbox.Instance }
+type written struct {
+	sandbox.Instance
+	sandbox.Pauser
+}
 
 func (written) Snapshot(context.Context, string, bool) error { return nil }
 
@@ -102,10 +105,13 @@ type heavy struct{ *faketest.Driver }
 
 func (w heavy) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
 	box, err := w.Driver.Start(ctx, spec)
-	return weighed{box}, err
+	return weighed{box, box.(sandbox.Pauser)}, err
 }
 
-type weighed struct{ sandbox.Instance }
+type weighed struct {
+	sandbox.Instance
+	sandbox.Pauser
+}
 
 const weight = 1 << 20
 

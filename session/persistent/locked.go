@@ -72,6 +72,9 @@ func (l locked) boot(ctx context.Context, g *grant, r *session.Invocation, kept 
 			err = awaited(ctx)
 		}
 		end := &sandbox.Result{Status: sandbox.StatusSuccess, Posture: a.Posture}
+		if in.rebooted != "" {
+			end.Reason = beganAnew + in.rebooted
+		}
 		if err != nil {
 			end = nil
 		}

@@ -153,7 +153,7 @@ func (p *pausing) place(q Quota) (leave func(), _ error) {
 // stop is the pause itself.
 func (p *pausing) stop(ctx context.Context) error {
 	l, in := p.l, p.in
-	snap, snaps := in.box.(sandbox.Snapshotter)
+	_, snaps := in.box.(sandbox.Snapshotter)
 	freeze, freezes := in.box.(sandbox.Pauser)
 	switch {
 	case p.how == registry.PauseFiles:
@@ -161,9 +161,9 @@ func (p *pausing) stop(ctx context.Context) error {
 		if !ok {
 			return in.canPause(p.how)
 		}
-		return p.writeDown(ctx, files.SnapshotFiles)
-	case in.caps.Snapshot && snaps:
-		return p.writeDown(ctx, func(ctx context.Context, dir string) error { return snap.Snapshot(ctx, dir, true) })
+		return p.writeFiles(ctx, files)
+	case in.caps.Snapshot && snaps && freezes:
+		return p.writeDown(ctx, freeze)
 	case in.caps.Pause && freezes:
 		if err := freeze.Pause(ctx); err != nil {
 			return err
@@ -186,17 +186,31 @@ func (p *pausing) mark(s *registry.Sandbox) {
 	s.Boots = p.how == registry.PauseFiles
 }
 
-// writeDown pauses a sandbox by a snapshot. The row that says so is written when
-// the snapshot is whole and before the sandbox is taken away, so that a daemon
-// that is killed has one or the other.
-func (p *pausing) writeDown(ctx context.Context, write func(context.Context, string) error) error {
+// writeDown pauses a sandbox by a snapshot, with its files beside its memory.
+func (p *pausing) writeDown(ctx context.Context, box sandbox.Pauser) error {
+	l := p.l
+	l.leave(p.in, true)
+	err := box.Pause(ctx)
+	var undone error
+	if err == nil {
+		undone, err = l.toDisk(ctx, p.in, nil, p.mark)
+	}
+	if err != nil {
+		return errors.Join(err, l.thaw(ctx))
+	}
+	return undone
+}
+
+// writeFiles pauses a sandbox by a snapshot of its files alone. The row that says so is
+// written when that is whole and before the sandbox is taken away.
+func (p *pausing) writeFiles(ctx context.Context, box sandbox.FileSnapshotter) error {
 	l, in := p.l, p.in
 	kept, dir, err := l.b.kept.create()
 	if err != nil {
 		return err
 	}
 	l.leave(in, true)
-	err = write(ctx, dir)
+	err = box.SnapshotFiles(ctx, dir, true)
 	var seal *registry.Seal
 	if err == nil {
 		seal, err = l.b.kept.seal(kept)

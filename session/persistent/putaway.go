@@ -5,8 +5,6 @@ package persistent
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/caisson-run/caisson/audit"
@@ -59,71 +57,14 @@ func (l locked) writeAway(ctx context.Context) error {
 	rec := l.record()
 	intent := audit.Intent{Actor: rec.Actor, Account: l.owner, Kind: "cool_sandbox", Sandbox: l.id, Isolation: rec.Isolation}
 	return audit.Perform(ctx, b.o.Journal, intent, func(ctx context.Context, _ *audit.Operation) (*sandbox.Result, error) {
-		kept, seal, err := l.memoryOf(ctx, in)
+		fits := func(s *registry.Seal) error { return b.inventory.keptRoom(l.managed, in.grant.profile.Quota, s.Bytes) }
+		undone, err := l.toDisk(ctx, in, fits, func(s *registry.Sandbox) { s.CPU, s.Life = in.spent(ctx), nil })
 		if err != nil {
 			return nil, err
 		}
-		cpu := in.spent(ctx)
-		if err := l.keep(ctx, func(s *registry.Sandbox) { s.Kept, s.Seal, s.CPU, s.Life = kept, seal, cpu, nil }); err != nil {
-			return nil, errors.Join(err, b.kept.drop(kept))
-		}
-		// From here on it is the one on the disk: the other ends with this process.
-		if s := in.survivor(); s != nil {
-			_ = s.Outlive(0, time.Time{})
-		}
-		l.filesOf(ctx, in)
-		l.mu.Lock()
-		l.frozen = nil
-		l.mu.Unlock()
-		err = in.run.Undo.Run(ctx)
-		l.tellFound(in.run.Made.Outcome())
-		if err != nil {
-			b.o.Notice("sandbox " + l.id + " has gone cold, and not all of it was taken away: " + err.Error())
+		if undone != nil {
+			b.o.Notice("sandbox " + l.id + " has gone cold, and not all of it was taken away: " + undone.Error())
 		}
 		return &sandbox.Result{Status: sandbox.StatusSuccess, Reason: "nothing used it"}, nil
 	})
-}
-
-// memoryOf writes a sandbox into a directory of its own, where its key has room for that.
-func (l locked) memoryOf(ctx context.Context, in *running) (kept string, seal *registry.Seal, err error) {
-	b := l.b
-	kept, dir, err := b.kept.create()
-	if err != nil {
-		return "", nil, err
-	}
-	if err = in.box.(sandbox.Snapshotter).Snapshot(ctx, dir, false); err == nil {
-		if seal, err = b.kept.seal(kept); err == nil {
-			err = b.inventory.keptRoom(l.managed, in.grant.profile.Quota, seal.Bytes)
-		}
-	}
-	if err != nil {
-		return "", nil, errors.Join(err, b.kept.drop(kept))
-	}
-	return kept, seal, nil
-}
-
-// filesOf writes the files alone beside the memory, for when that does not fit. The sandbox
-// ends with it. Without them there is the memory.
-func (l locked) filesOf(ctx context.Context, in *running) {
-	b, kept := l.b, l.record().Kept
-	files, ok := in.box.(sandbox.FileSnapshotter)
-	if !ok {
-		return
-	}
-	dir := filepath.Join(b.kept.path(kept), filesDir)
-	err := os.Mkdir(dir, 0o700)
-	if err == nil {
-		err = files.SnapshotFiles(ctx, dir)
-	}
-	var seal *registry.Seal
-	if err == nil {
-		seal, err = b.kept.seal(kept)
-	}
-	if err == nil {
-		err = l.keep(ctx, func(s *registry.Sandbox) { s.Seal = seal })
-	}
-	if err != nil {
-		err = errors.Join(err, os.RemoveAll(dir))
-		b.o.Notice("sandbox " + l.id + " has gone cold with its memory alone: " + err.Error())
-	}
 }

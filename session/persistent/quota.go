@@ -148,7 +148,7 @@ func (n *inventory) keptRoom(l *managed, q Quota, bytes int64) error {
 	defer n.mu.Unlock()
 	if have := n.disk(l.owner); q.Disk > 0 && have+bytes > q.Disk {
 		return &sandbox.Error{Op: "quota", Kind: sandbox.ErrExhausted, Rule: ruleQuota, Hint: "delete a snapshot, or end a sandbox",
-			Problem: fmt.Sprintf("its memory takes %s, and the key has %s of its %s of disk", session.Size(bytes), session.Size(have), session.Size(q.Disk))}
+			Problem: fmt.Sprintf("what is kept of it takes %s, and the key has %s of its %s of disk", session.Size(bytes), session.Size(have), session.Size(q.Disk))}
 	}
 	return nil
 }

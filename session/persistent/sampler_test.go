@@ -33,6 +33,7 @@ type meteredLevel struct {
 
 type meteredBox struct {
 	sandbox.Instance
+	sandbox.Pauser
 	d *meteredLevel
 }
 
@@ -63,7 +64,7 @@ func (d *meteredLevel) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.I
 	if err != nil {
 		return nil, err
 	}
-	return &meteredBox{box, d}, nil
+	return &meteredBox{box, box.(sandbox.Pauser), d}, nil
 }
 
 func (d *meteredLevel) Restore(ctx context.Context, spec *sandbox.Spec, _ string) (sandbox.Instance, error) {

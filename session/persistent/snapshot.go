@@ -33,12 +33,13 @@ func (h *Handle) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
 	defer leave()
 	s := &Snapshot{ID: registry.NewID("s", 20), Owner: k.ID, Name: name, Created: b.o.Clock.Now()}
 	_, err = h.change(ctx, func(l locked) (err error) {
-		if s.Kept, err = l.copyDown(ctx, "snapshot_sandbox"); err != nil {
+		var in *running
+		if in, s.Kept, err = l.copyDown(ctx, "snapshot_sandbox", l.writeStill); err != nil {
 			return err
 		}
 		s.Sandbox = l.record()
 		s.Sandbox.HideHeaders() // it may be kept for longer than the sandbox
-		if s.Seal, err = b.kept.seal(s.Kept); err == nil {
+		if s.Seal, err = l.seal(in, s.Kept); err == nil {
 			s.Bytes = s.Seal.Bytes
 			err = b.inventory.addSnapshot(ctx, b.o.Registry, s, g.profile.Quota)
 		}
@@ -54,32 +55,55 @@ func (h *Handle) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
 	return s, nil
 }
 
-// copyDown writes a running sandbox into a directory of its own, which is the
+// writeMemory writes a running sandbox into dir with its memory alone, for what is kept for a
+// moment.
+func (l locked) writeMemory(ctx context.Context, in *running, dir string) error {
+	return in.box.(sandbox.Snapshotter).Snapshot(ctx, dir, false)
+}
+
+// writeStill writes a running sandbox into dir as it was at one moment, with its files beside
+// its memory. One that does not go on afterwards ends.
+func (l locked) writeStill(ctx context.Context, in *running, dir string) error {
+	box, ok := in.box.(sandbox.Pauser)
+	if !ok {
+		return cannotPause(in.run.Plan.Isolation)
+	}
+	err := box.Pause(ctx)
+	if err == nil {
+		err = l.writeOut(ctx, in, dir)
+	}
+	if undo := box.Resume(ctx); undo != nil {
+		return errors.Join(err, undo, l.end(ctx, "it did not go on after a snapshot: "+undo.Error()))
+	}
+	return err
+}
+
+// copyDown has write write a running sandbox into a directory of its own, which is the
 // caller's.
-func (l locked) copyDown(ctx context.Context, kind string) (kept string, err error) {
+func (l locked) copyDown(ctx context.Context, kind string, write func(context.Context, *running, string) error) (in *running, kept string, err error) {
 	b := l.b
 	if err := l.awake(ctx); err != nil {
-		return "", err
+		return nil, "", err
 	}
 	ctx = context.WithoutCancel(ctx)
 	l.mu.Lock()
-	in, rec := l.in, l.rec
+	in = l.in
+	rec := l.rec
 	l.mu.Unlock()
 	if in == nil {
 		if rec.State == registry.Ended {
-			return "", l.gone()
+			return nil, "", l.gone()
 		}
-		return "", &sandbox.Error{Op: "snapshot", Kind: sandbox.ErrConflict, Problem: "the sandbox is paused", Hint: "resume it first"}
+		return nil, "", &sandbox.Error{Op: "snapshot", Kind: sandbox.ErrConflict, Problem: "the sandbox is paused", Hint: "resume it first"}
 	}
-	snap, ok := in.box.(sandbox.Snapshotter)
-	if !ok || !in.caps.Snapshot {
-		return "", &sandbox.Error{Op: "snapshot", Kind: sandbox.ErrUnsupported, Problem: rec.Isolation + " cannot write a sandbox down", Hint: "take another level: --isolation gvisor"}
+	if _, ok := in.box.(sandbox.Snapshotter); !ok || !in.caps.Snapshot {
+		return nil, "", &sandbox.Error{Op: "snapshot", Kind: sandbox.ErrUnsupported, Problem: rec.Isolation + " cannot write a sandbox down", Hint: "take another level: --isolation gvisor"}
 	}
 	intent := audit.Intent{Actor: rec.Actor, Account: rec.Owner, Kind: kind, Sandbox: l.id, Isolation: rec.Isolation}
 	err = audit.Perform(ctx, b.o.Journal, intent, func(ctx context.Context, _ *audit.Operation) (*sandbox.Result, error) {
 		var dir string
 		if kept, dir, err = b.kept.create(); err == nil {
-			err = snap.Snapshot(ctx, dir, false)
+			err = write(ctx, in, dir)
 		}
 		if err != nil {
 			err = errors.Join(err, b.kept.drop(kept))
@@ -87,9 +111,9 @@ func (l locked) copyDown(ctx context.Context, kind string) (kept string, err err
 		return nil, err
 	})
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
-	return kept, nil
+	return in, kept, nil
 }
 
 // Snapshots lists a key's snapshots, newest first: those of one sandbox, unless
