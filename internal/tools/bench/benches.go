@@ -66,6 +66,7 @@ func benches(s *stage) []bench {
 	list = append(list, s.networkRows()...)
 	list = append(list, s.sdkRows()...)
 	list = append(list, s.wakeRows()...)
+	list = append(list, s.interpreterRows()...)
 	list = append(list, s.machineRows()...)
 	list = append(list, s.mcpRows()...)
 	list = append(list, policyRows()...)

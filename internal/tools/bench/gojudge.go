@@ -61,8 +61,24 @@ type judge struct {
 	body []byte // of a request
 }
 
-// startJudge has as many containers ready as there are clients.
-func startJudge(ctx context.Context, path, dir string, argv []string) (*judge, error) {
+// judgeLimits are those of one program.
+type judgeLimits struct {
+	cpu            time.Duration
+	memory, output int64 // bytes; output is of each stream
+	processes      int
+}
+
+// judgeCall is a request for one run.
+func judgeCall(argv []string, l judgeLimits) ([]byte, error) {
+	return json.Marshal(map[string]any{"cmd": []any{map[string]any{
+		"args": argv, "env": []string{"PATH=/usr/bin:/bin"},
+		"files":    []any{map[string]any{"content": ""}, map[string]any{"name": "stdout", "max": l.output}, map[string]any{"name": "stderr", "max": l.output}},
+		"cpuLimit": l.cpu, "clockLimit": 2 * time.Minute, "memoryLimit": l.memory, "procLimit": l.processes,
+	}}})
+}
+
+// startJudge has so many containers ready, and asks for runs of argv.
+func startJudge(ctx context.Context, path, dir string, containers int, argv []string) (*judge, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -70,15 +86,11 @@ func startJudge(ctx context.Context, path, dir string, argv []string) (*judge, e
 	address := l.Addr().String()
 	l.Close()
 	j := &judge{url: "http://" + address}
-	if j.body, err = json.Marshal(map[string]any{"cmd": []any{map[string]any{
-		"args": argv, "env": []string{"PATH=/usr/bin:/bin"},
-		"files":    []any{map[string]any{"content": ""}, map[string]any{"name": "stdout", "max": 10240}, map[string]any{"name": "stderr", "max": 10240}},
-		"cpuLimit": 10 * time.Second, "memoryLimit": 256 << 20, "procLimit": 64,
-	}}}); err != nil {
+	if j.body, err = judgeCall(argv, judgeLimits{10 * time.Second, 256 << 20, 10240, 64}); err != nil {
 		return nil, err
 	}
-	j.cmd = exec.CommandContext(ctx, path, "-http-addr", address, "-silent", "-pre-fork", fmt.Sprint(clients),
-		"-parallelism", fmt.Sprint(clients), "-cgroup-prefix", judgeGroup)
+	j.cmd = exec.CommandContext(ctx, path, "-http-addr", address, "-silent", "-pre-fork", fmt.Sprint(containers),
+		"-parallelism", fmt.Sprint(containers), "-cgroup-prefix", judgeGroup)
 	j.cmd.Dir = dir
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	j.cmd.Cancel = func() error { return j.cmd.Process.Signal(syscall.SIGTERM) }
@@ -123,27 +135,54 @@ func (j *judge) stop() error {
 
 const judgeGroup = "caisson-bench-judge"
 
-// run asks for one run.
-func (j *judge) run(ctx context.Context) (took, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, j.url+"/run", bytes.NewReader(j.body))
+// verdict is what it says of a run.
+type verdict struct {
+	Status     string
+	ExitStatus int
+	Time       time.Duration // of processors
+	Files      map[string]string
+}
+
+// ask asks for one run.
+func (j *judge) ask(ctx context.Context, body []byte) (*verdict, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, j.url+"/run", bytes.NewReader(body))
 	if err != nil {
-		return took{}, err
+		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return took{}, err
+		return nil, err
 	}
 	defer res.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
+	b, err := io.ReadAll(io.LimitReader(res.Body, 8<<20))
 	if err != nil {
-		return took{}, err
+		return nil, err
 	}
-	var ended []struct{ Status string }
-	if err := json.Unmarshal(b, &ended); err != nil || len(ended) != 1 || ended[0].Status != "Accepted" {
-		return took{}, fmt.Errorf("go-judge answers %d %.200q", res.StatusCode, b)
+	var ended []*verdict
+	if err := json.Unmarshal(b, &ended); err != nil || len(ended) != 1 || ended[0] == nil {
+		return nil, fmt.Errorf("go-judge answers %d %.200q", res.StatusCode, b)
 	}
-	return took{}, nil
+	return ended[0], nil
+}
+
+// run asks for one run that has to go well.
+func (j *judge) run(ctx context.Context) (took, error) {
+	v, err := j.ask(ctx, j.body)
+	if err == nil && v.Status != "Accepted" {
+		err = fmt.Errorf("go-judge says %.200v", *v)
+	}
+	return took{}, err
+}
+
+// judgePath is where its server lies, built unless it was. It is absolute: it is built in its
+// module's directory, and started in another.
+func (s *stage) judgePath(ctx context.Context) (string, error) {
+	path, err := filepath.Abs(filepath.Join(filepath.Dir(s.o.runsc), "go-judge-"+judgeVersion))
+	if err == nil {
+		err = buildJudge(ctx, path)
+	}
+	return path, err
 }
 
 // besideJudge is rate with go-judge on the other side. What it uses of the
@@ -153,11 +192,7 @@ func (s *stage) besideJudge(goal string, argv ...string) bench {
 		missing := func(err error) row {
 			return row{goal: goal, who: s.users[0].name, notes: []string{fmt.Sprint("not measured: ", err)}}
 		}
-		// Absolute: it is built in its module's directory, and started in another.
-		path, err := filepath.Abs(filepath.Join(filepath.Dir(s.o.runsc), "go-judge-"+judgeVersion))
-		if err == nil {
-			err = buildJudge(ctx, path)
-		}
+		path, err := s.judgePath(ctx)
 		if err != nil {
 			return missing(err)
 		}
@@ -166,7 +201,7 @@ func (s *stage) besideJudge(goal string, argv ...string) bench {
 			return missing(err)
 		}
 		defer end()
-		j, err := startJudge(ctx, path, s.dir, argv)
+		j, err := startJudge(ctx, path, s.dir, clients, argv)
 		if err != nil {
 			return missing(err)
 		}

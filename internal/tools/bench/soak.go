@@ -33,6 +33,7 @@ func (s *stage) soakRows() []bench {
 		{fmt.Sprintf("%d idle sandboxes", s.o.idle), s.idle},
 		{fmt.Sprintf("%d sandboxes that go cold, %d of them busy for %v", s.o.idle, busyOnes, s.o.soak), s.mostlyCold},
 		{fmt.Sprintf("%d runs of Python, %d at a time, one in ten bad", s.o.burst, burstAtOnce), s.verdicts},
+		{fmt.Sprintf("%d runs of Python on the process level, %d at a time, one in ten bad, beside go-judge", s.o.burst, burstAtOnce), s.verdictsBeside},
 		{fmt.Sprintf("create, run, kill by %d clients for %v", loopers, s.o.soak), s.loop},
 	}
 }

@@ -19,10 +19,11 @@ import (
 
 const burstAtOnce = 128
 
-// judged is a program of the burst, and what is right to say of it.
+// judged is a program of the burst, and what is right to say of it: for caisson, and for go-judge.
 type judged struct {
-	code  string
-	right func(*api.Result) bool
+	code   string
+	right  func(*api.Result) bool
+	theirs func(*verdict) bool
 }
 
 // exits says whether a program ended by itself with a code.
@@ -34,16 +35,34 @@ func limited(by ...string) func(*api.Result) bool {
 	return func(r *api.Result) bool { return r.Status == "resource_exceeded" && slices.Contains(by, r.Resource) }
 }
 
+// says is what go-judge may say of a program, which ended with code where that is not 0.
+func says(code int, statuses ...string) func(*verdict) bool {
+	return func(v *verdict) bool {
+		return slices.Contains(statuses, v.Status) || code != 0 && v.Status == "Nonzero Exit Status" && v.ExitStatus == code
+	}
+}
+
 var (
-	good = judged{"print(sum(range(100000)))", func(r *api.Result) bool { return exits(0)(r) && string(r.Stdout) == "4999950000\n" }}
-	bad  = []judged{
-		{"while True: pass", limited("cpu_time")},
-		{"x = b'x' * 2_000_000_000\nprint(len(x))", func(r *api.Result) bool { return limited("memory")(r) || exits(1)(r) }},
-		{"import os\nwhile True: os.fork()", func(r *api.Result) bool { return limited("cpu_time", "memory", "processes")(r) || exits(1)(r) }},
-		{"import sys\nfor _ in range(1600): sys.stdout.write('x' * 65536)", func(r *api.Result) bool { return exits(0)(r) && r.Truncated["stdout"] > 0 || limited("output")(r) }},
-		{"import os; os._exit(139)", exits(139)},
+	good = judged{"print(sum(range(100000)))", func(r *api.Result) bool { return exits(0)(r) && string(r.Stdout) == "4999950000\n" },
+		func(v *verdict) bool { return v.Status == "Accepted" && v.Files["stdout"] == "4999950000\n" }}
+	bad = []judged{
+		{"while True: pass", limited("cpu_time"), says(0, "Time Limit Exceeded")},
+		{"x = b'x' * 2_000_000_000\nprint(len(x))", func(r *api.Result) bool { return limited("memory")(r) || exits(1)(r) }, says(1, "Memory Limit Exceeded")},
+		{"import os\nwhile True: os.fork()", func(r *api.Result) bool { return limited("cpu_time", "memory", "processes")(r) || exits(1)(r) },
+			says(1, "Time Limit Exceeded", "Memory Limit Exceeded")},
+		{"import sys\nfor _ in range(1600): sys.stdout.write('x' * 65536)", func(r *api.Result) bool { return exits(0)(r) && r.Truncated["stdout"] > 0 || limited("output")(r) },
+			says(0, "Output Limit Exceeded")},
+		{"import os; os._exit(139)", exits(139), says(139)},
 	}
 )
+
+// oneInTen is a burst with bad programs among the good ones.
+func oneInTen(i int) judged {
+	if i%10 == 9 {
+		return bad[i/10%len(bad)]
+	}
+	return good
+}
 
 // verdicts has a burst of programs run, once the good ones alone and once with bad ones among
 // them, and compares throughput after the time that bad ones have used.
@@ -66,13 +85,8 @@ func (s *stage) verdicts(ctx context.Context) row {
 }
 
 func (s *stage) verdictsOn(ctx context.Context, d *daemon, r *row) error {
-	alone := s.burstOf(ctx, d, func(int) judged { return good })
-	mixed := s.burstOf(ctx, d, func(i int) judged {
-		if i%10 == 9 {
-			return bad[i/10%len(bad)]
-		}
-		return good
-	})
+	alone := s.burstOf(ctx, func(int) judged { return good }, d.judge)
+	mixed := s.burstOf(ctx, oneInTen, d.judge)
 	perSecond := func(b burstSum, wall time.Duration) float64 { return float64(s.o.burst-b.bad) / wall.Seconds() }
 	// What bad ones used of the processors the good ones could not have.
 	net := max(mixed.wall-mixed.badCPU/onCores, time.Second)
@@ -100,8 +114,28 @@ func (b *burstSum) p99() time.Duration {
 	return b.took[min(len(b.took)*99/100, len(b.took)-1)]
 }
 
-// burstOf runs a burst, burstAtOnce at a time.
-func (s *stage) burstOf(ctx context.Context, d *daemon, of func(i int) judged) (sum burstSum) {
+// judgement is what came of a program.
+type judgement struct {
+	right bool
+	cpu   time.Duration
+	said  any
+}
+
+// judge has caisson run a program.
+func (d *daemon) judge(ctx context.Context, p judged) (j judgement, err error) {
+	res, err := d.Run(ctx, api.Run{Code: p.code, Language: "python"})
+	if err != nil {
+		return j, err
+	}
+	if res.CPUMS != nil {
+		j.cpu = time.Duration(*res.CPUMS) * time.Millisecond
+	}
+	j.right, j.said = p.right(res), res
+	return j, nil
+}
+
+// burstOf has run run a burst, burstAtOnce at a time.
+func (s *stage) burstOf(ctx context.Context, of func(i int) judged, run func(context.Context, judged) (judgement, error)) (sum burstSum) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	slots := make(chan struct{}, burstAtOnce)
@@ -111,27 +145,24 @@ func (s *stage) burstOf(ctx context.Context, d *daemon, of func(i int) judged) (
 		all.Go(func() {
 			defer func() { <-slots }()
 			p, asked := of(i), time.Now()
-			w := api.Run{Code: p.code, Language: "python"}
-			res, err := d.Run(ctx, w)
+			j, err := run(ctx, p)
 			mu.Lock()
 			defer mu.Unlock()
 			sum.took = append(sum.took, time.Since(asked))
 			if p.code != good.code {
 				sum.bad++
-				if err == nil && res.CPUMS != nil {
-					sum.badCPU += time.Duration(*res.CPUMS) * time.Millisecond
-				}
+				sum.badCPU += j.cpu
 			}
 			switch {
 			case err != nil:
 				sum.refused++
-			case !p.right(res):
+			case !j.right:
 				sum.wrong++
 			default:
 				return
 			}
 			if len(sum.why) < 3 {
-				sum.why = append(sum.why, fmt.Sprintf("%.30q: %.200v, %v", p.code, res, err))
+				sum.why = append(sum.why, fmt.Sprintf("%.30q: %.200v, %v", p.code, j.said, err))
 			}
 		})
 	}
