@@ -3,6 +3,7 @@
 package persistent
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/caisson-run/caisson/sandbox"
@@ -17,9 +18,10 @@ type likeness struct {
 }
 
 // KeepReady keeps n sandboxes ready, 1 to [session.MaxReady], for each Create of the key that
-// asks for what like does; its metadata, notes, variables and times do not matter. One waits
-// when it returns. What cannot be made ahead, or not by the key, is an error. It is not undone
-// before Close.
+// asks for what like does; its metadata, notes, variables and times do not matter. They are that
+// key's alone. While they wait they count for no quota and have no time that ends; given away,
+// one is a sandbox of the key like any other. One waits when it returns. What cannot be made
+// ahead, or not by the key, is an error. It is not undone before Close.
 func (b *Sandboxes) KeepReady(ctx context.Context, k *Key, like Create, n int) error {
 	if n < 1 || n > session.MaxReady {
 		return sandbox.Errorf(sandbox.ErrInvalid, "pool", "from 1 to %d sandboxes are kept ready", session.MaxReady)
@@ -35,7 +37,7 @@ func (b *Sandboxes) KeepReady(ctx context.Context, k *Key, like Create, n int) e
 	p := b.warmPool
 	p.mu.Lock()
 	p.likes = append(p.likes, likeness{k, like, n})
-	kind := warmKind{grant: g, template: BaseTemplate, like: len(p.likes)}
+	kind := warmKind{grant: g, template: cmp.Or(like.Template, BaseTemplate), owner: k.ID, like: len(p.likes)}
 	p.mu.Unlock()
 	m, err := p.make(ctx, kind)
 	if err == nil {

@@ -43,7 +43,7 @@ type warmPool struct {
 type warmKind struct {
 	grant    *grant
 	template string
-	owner    string // the key whose own template it is, and who alone gets one; empty: every key's of grant
+	owner    string // the key who alone gets one: it is of a template, or a like, of its own; empty: every key's of grant
 	like     int    // the place in likes, from 1 on; 0 without
 }
 
@@ -194,7 +194,11 @@ func (p *warmPool) take(g *grant, r *session.Invocation, rec *Sandbox) *warmSand
 	mine, owner := session.PersistentShape(r), p.kindOf(g, rec).owner
 	of := func(same func(a, b session.Shape) bool) func(warmKind, *warmSandbox) bool {
 		return func(k warmKind, m *warmSandbox) bool {
-			return k.grant == g && k.owner == owner && same(m.Shape, mine) && p.serves(m, r, rec)
+			own := k.owner == owner
+			if k.like > 0 {
+				own = k.owner == rec.Owner
+			}
+			return k.grant == g && own && same(m.Shape, mine) && p.serves(m, r, rec)
 		}
 	}
 	m, _ := p.Take(of(session.Shape.Equals), of(session.Shape.EqualsBeyondRules))
