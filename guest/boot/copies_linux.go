@@ -39,10 +39,7 @@ func (c *Config) show(m *Mount, at string, n int) error {
 		return err
 	}
 	if m.Dir {
-		if c.layers == nil {
-			c.layers = map[string]string{}
-		}
-		c.layers[m.Target] = filepath.Join(layer, upperName)
+		c.takes(m.Target, filepath.Join(layer, upperName), nil)
 		return m.layered(from, at, layer)
 	}
 	file := filepath.Join(layer, "file")

@@ -77,7 +77,14 @@ type Config struct {
 	Network *Network `json:"network,omitempty"`
 
 	parts  parts
-	layers map[string]string // the directories of what was changed in copies, by target
+	layers map[string]layer // what takes changes, by target
+}
+
+// layer is a directory that takes changes.
+type layer struct {
+	dir string
+	// covered are the places in the root where something is mounted; nil in other layers.
+	covered map[string]bool
 }
 
 // Part is a piece of the disk with an ext4 file system, in bytes.
@@ -136,8 +143,8 @@ const (
 	Freeze = "freeze"
 	// Resume sets what is not empty and then lets the sandbox go on.
 	Resume = "resume"
-	// Changes gives a piece of the layer over a copy, as a tar stream: the first piece of
-	// the layer at Target, or the next of the one that was begun last where that is empty.
+	// Changes gives a piece of the layer over a copy, or over the root where that has a Part,
+	// as a tar stream: the first piece of the layer at Target, or the next of the one that was begun last where that is empty.
 	// The sandbox stands still meanwhile.
 	Changes = "changes"
 )
@@ -160,7 +167,7 @@ type Order struct {
 	// without Hostname they stay.
 	Hostname string             `json:"hostname,omitempty"`
 	Names    []sandbox.NameFile `json:"names,omitempty"`
-	// Target is where the copy is mounted.
+	// Target is where the copy is mounted, or "/".
 	Target string `json:"target,omitempty"`
 }
 

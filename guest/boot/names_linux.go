@@ -55,6 +55,7 @@ func (c *Config) mountNames() error {
 		if err := mount(nameFile(f), at, "", syscall.MS_BIND, ""); err != nil {
 			return err
 		}
+		c.cover(at)
 	}
 	return nil
 }

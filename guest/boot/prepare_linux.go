@@ -33,7 +33,7 @@ func (c *Config) prepare() error {
 	if err := os.WriteFile("/proc/sys/vm/overcommit_memory", []byte("1"), 0o644); err != nil {
 		return err
 	}
-	for _, step := range []func() error{c.mountRoot, devices, c.mountNames, c.mountAll, c.group, c.connect} {
+	for _, step := range []func() error{c.mountRoot, c.devices, c.mountNames, c.mountAll, c.group, c.connect} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -56,7 +56,12 @@ func (c *Config) mountRoot() error {
 	if err := mount(device, "/image", "erofs", syscall.MS_RDONLY|syscall.MS_NODEV, ""); err != nil {
 		return err
 	}
+	// What was changed is all in the layer, whatever this kernel's own mind is: no name in it
+	// stands for files below.
+	options := "lowerdir=/image,upperdir=/layer/upper,workdir=/layer/work"
 	if c.Layer != nil {
+		options += ",redirect_dir=off,metacopy=off"
+		c.takes("/", "/layer/upper", map[string]bool{})
 		err = c.mountPart(c.Layer, "/layer", syscall.MS_NODEV)
 	} else {
 		err = mount("layer", "/layer", "tmpfs", syscall.MS_NODEV, "mode=0755,size=1048576")
@@ -69,7 +74,7 @@ func (c *Config) mountRoot() error {
 			return err
 		}
 	}
-	return mount("root", rootDir, "overlay", syscall.MS_NODEV, "lowerdir=/image,upperdir=/layer/upper,workdir=/layer/work")
+	return mount("root", rootDir, "overlay", syscall.MS_NODEV, options)
 }
 
 // block is the block device with a serial. A device appears some time after its driver.
@@ -113,6 +118,7 @@ func (c *Config) mountAll() error {
 		if err != nil {
 			return err
 		}
+		c.cover(at)
 		switch {
 		case m.Copy != "":
 			err = c.show(&m, at, i)
@@ -203,7 +209,7 @@ func resolve(target string) (string, error) {
 }
 
 // devices are those that every program expects.
-func devices() error {
+func (c *Config) devices() error {
 	dev := rootDir + "/dev"
 	for _, dir := range []string{"/proc", "/sys", "/dev"} {
 		at, err := inside(dir, true)
@@ -213,6 +219,7 @@ func devices() error {
 		if at != rootDir+dir { // a link of the image's, which a mount would follow out of it
 			return fmt.Errorf("%s is no directory of the image", dir)
 		}
+		c.cover(at)
 	}
 	if err := mount("dev", dev, "tmpfs", syscall.MS_NOSUID|syscall.MS_NOEXEC, "mode=0755,size=64k"); err != nil {
 		return err

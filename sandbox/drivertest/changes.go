@@ -28,6 +28,7 @@ var changeTests = []test{
 	{name: "after a timeout", run: unlessAhead(testChangesTimeout)},
 	{name: "after the memory limit", run: unlessAhead(testChangesMemory)},
 	{name: "more than once", run: testChangesAgain, only: living},
+	{name: "of the root", run: testChangesOfRoot, only: living},
 }
 
 // unlessAhead is a test, but for sandboxes that are made ahead: they refuse to tell.

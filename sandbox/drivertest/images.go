@@ -30,7 +30,7 @@ var imageTests = []test{
 }
 
 // imagePrograms are of this host, in the image that the tests use.
-var imagePrograms = []string{"sh", "cat", "id", "ls", "stat", "find", "touch", "mkdir", "rm", "chmod", "cmp", "ln", "sha256sum", "true", "env", "readlink", "grep", "tr"}
+var imagePrograms = []string{"sh", "cat", "id", "ls", "stat", "find", "touch", "mkdir", "rm", "chmod", "chown", "cmp", "ln", "sha256sum", "true", "env", "readlink", "grep", "tr"}
 
 // imageFixture is a fixture whose root is an image, in the form that the level
 // takes. Mounts are added to it, not to the fixture it is made from: the host's

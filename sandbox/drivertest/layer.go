@@ -25,6 +25,9 @@ type change struct {
 	content string // of a file, or where a link leads
 	opaque  bool
 	removed bool
+
+	uid, gid int // where a level tells owners
+	mtime    int64
 }
 
 // readLayer reads a layer to its end.
@@ -38,7 +41,10 @@ func readLayer(r io.Reader) (map[string]change, error) {
 		if err != nil {
 			return layer, err
 		}
-		c := change{kind: h.Typeflag, mode: os.FileMode(h.Mode & 0o777), content: h.Linkname}
+		c := change{kind: h.Typeflag, mode: os.FileMode(h.Mode & 0o777), content: h.Linkname, uid: h.Uid, gid: h.Gid}
+		if !h.ModTime.IsZero() {
+			c.mtime = h.ModTime.Unix()
+		}
 		switch h.Typeflag {
 		case tar.TypeReg:
 			if c.content, err = readContent(in, h.Size); err != nil {

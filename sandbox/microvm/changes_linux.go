@@ -15,8 +15,12 @@ import (
 
 var _ sandbox.ChangeReader = (*instance)(nil)
 
-// layered are the targets of the directories that a machine has copy-on-write.
+// layered are the targets of the layers that a machine tells of: over directories that it has
+// copy-on-write, and over its root.
 func layered(s *sandbox.Spec) (targets []string) {
+	if s.Sudo && s.RootChanges {
+		targets = append(targets, "/")
+	}
 	for _, m := range s.Mounts {
 		if m.Access == sandbox.CopyOnWrite && m.Dir {
 			targets = append(targets, m.Target)

@@ -38,8 +38,6 @@ func (d *Driver) check(s *sandbox.Spec) error {
 		return refuse("mount "+s.Root.Binds[0].Name, "a virtual machine shows no directory of this host", "put it into a template")
 	case s.Network != nil && (s.Network.NIC == nil || s.Network.MTU > maxFrame-etherHeader):
 		return sandbox.Errorf(sandbox.ErrInvalid, "network", "it has no wire that a machine could take")
-	case s.RootChanges:
-		return refuse("start sandbox", "a virtual machine does not tell what was changed in its root", "build templates on the default level: gvisor")
 	case s.Executables != nil:
 		return refuse("executables", "this level does not look at what is executed", "run without the list, or on a level that holds it (gvisor, process)")
 	case strings.ContainsAny(s.User.Name+s.User.Home, "\x00\n") || strings.Contains(s.User.Name, ":"):

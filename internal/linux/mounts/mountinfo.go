@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package mounts finds mountpoints, tells a directory from all others that there are and
-// were on a host ([DirectoryMark]), and reads what was written to an overlay ([WriteUpper]).
+// were on a host ([DirectoryMark]), and reads what was written to an overlay ([WriteUpper],
+// [WriteRoot]).
 // It reads lists of mounts as the kernel writes them (proc_pid_mountinfo(5)). A user who may
 // mount in a user namespace chooses a part of what stands there.
 package mounts

@@ -12,6 +12,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,6 +33,22 @@ func WriteUpper(ctx context.Context, dir *os.File, marks OverlayMarks, w io.Writ
 		return fmt.Errorf("look at an upper layer: %w", err)
 	}
 	l := &layer{ctx: ctx, tar: tar.NewWriter(w), dev: st.Dev, seen: map[uint64]string{}, uid: st.Uid, gid: st.Gid, marks: marks}
+	return l.write(dir)
+}
+
+// WriteRoot is [WriteUpper] of the layer over a root file system, which root wrote to: it
+// comes with owners, times, and the content of every file. What covered
+// names, relative to dir, is left out: something is mounted there.
+func WriteRoot(ctx context.Context, dir *os.File, marks OverlayMarks, covered func(name string) bool, w io.Writer) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		return fmt.Errorf("look at an upper layer: %w", err)
+	}
+	l := &layer{ctx: ctx, tar: tar.NewWriter(w), dev: st.Dev, seen: map[uint64]string{}, marks: marks, covered: covered, root: true}
+	return l.write(dir)
+}
+
+func (l *layer) write(dir *os.File) error {
 	if err := l.directory(int(dir.Fd()), "", 0); err != nil {
 		return err
 	}
@@ -47,6 +64,9 @@ type layer struct {
 
 	uid, gid uint32 // of the sandbox's user
 	marks    OverlayMarks
+
+	root    bool                   // owners and times count, and every file's content
+	covered func(name string) bool // nil: nothing is
 }
 
 // directory writes what lies in an open directory.
@@ -61,6 +81,9 @@ func (l *layer) directory(fd int, name string, depth int) error {
 	for _, n := range names {
 		if l.ctx.Err() != nil {
 			return context.Cause(l.ctx)
+		}
+		if l.covered != nil && l.covered(path.Join(name, n)) {
+			continue
 		}
 		if err := l.entry(fd, n, path.Join(name, n), depth); err != nil {
 			return err
@@ -92,6 +115,9 @@ func (l *layer) entry(dir int, base, name string, depth int) error {
 		return fmt.Errorf("%.80q of an upper layer is a mount", name)
 	}
 	h := &tar.Header{Name: name, Mode: int64(st.Mode & 0o7777), Format: tar.FormatPAX}
+	if l.root {
+		h.Uid, h.Gid, h.ModTime = int(st.Uid), int(st.Gid), time.Unix(st.Mtim.Sec, 0)
+	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		return l.subdirectory(dir, base, h, depth)
@@ -125,7 +151,7 @@ func (l *layer) entry(dir int, base, name string, depth int) error {
 // shows says whether the sandbox's user may read a file, or is its owner and so may say
 // that it may.
 func (l *layer) shows(st *unix.Stat_t) bool {
-	return st.Uid == l.uid || st.Gid == l.gid && st.Mode&0o040 != 0 || st.Mode&0o004 != 0
+	return l.root || st.Uid == l.uid || st.Gid == l.gid && st.Mode&0o040 != 0 || st.Mode&0o004 != 0
 }
 
 func (l *layer) subdirectory(dir int, base string, h *tar.Header, depth int) error {

@@ -15,3 +15,8 @@ import (
 func WriteUpper(context.Context, *os.File, OverlayMarks, io.Writer) error {
 	return errors.ErrUnsupported
 }
+
+// WriteRoot refuses: only Linux has overlays.
+func WriteRoot(context.Context, *os.File, OverlayMarks, func(string) bool, io.Writer) error {
+	return errors.ErrUnsupported
+}
