@@ -28,6 +28,7 @@ import (
 // buildFlags are the flags of template build.
 type buildFlags struct {
 	file, from, policy  string
+	isolation           string
 	args                []string
 	network             networkFlags
 	limits              limitFlags
@@ -45,8 +46,9 @@ file's own directory where none is named, but for what .dockerignore names there
 
 data-analysis and code-interpreter-v1 need no file: caisson knows them.
 
-Steps run on gVisor as the sandbox's own root, with the hosts of the file's network and
-of --allow. None runs on this host. The network of the build is none of the template's.
+Steps run on gVisor, or in virtual machines (--isolation microvm), as the sandbox's own
+root, with the hosts of the file's network and of --allow. None runs on this host. The
+network of the build is none of the template's.
 A secret of --secret, or of the policy, is put into requests on their way out: steps have
 a placeholder of it, and so has what they leave in the template.`,
 		Example: `  caisson template build data -f template.yaml
@@ -71,12 +73,14 @@ a placeholder of it, and so has what they leave in the template.`,
 	fs.StringVar(&f.from, "from", "", "start from another `IMAGE`, template:NAME or host; without a file that is all")
 	fs.StringArrayVar(&f.args, "build-arg", nil, "value of an ARG of the Dockerfile: `NAME=VALUE`")
 	f.network.add(fs)
+	fs.StringVar(&f.isolation, "isolation", "", "`LEVEL` of isolation of the steps: gvisor, microvm or vm (gvisor)")
 	fs.BoolVar(&f.noCache, "no-cache", false, "run every step, also where its result is known")
 	fs.BoolVar(&f.insecure, "insecure-registry", false, "pull images from their registry without TLS")
 	policyVar(fs, &f.policy, "policy `FILE` that bounds the steps")
 	f.limits.add(fs, build.DefaultLimits())
 	fs.BoolVar(&f.bestEffort, "best-effort", false, "run steps also where a limit does not hold on this host")
 	fs.BoolVar(&f.asJSON, "json", false, "print the template as one JSON object at the end")
+	a.completeLevels(cmd)
 	return cmd
 }
 
@@ -97,7 +101,7 @@ func (a *app) doBuild(cmd *cobra.Command, f *buildFlags, args []string) error {
 		defer r.Dir.Close()
 	}
 	r.Call = session.Call{Frontend: "cli"}
-	r.Call.Actor, r.Call.Operator, r.Call.Network = actor(), true, f.network.allow
+	r.Call.Actor, r.Call.Operator, r.Call.Network, r.Call.Isolation = actor(), true, f.network.allow, f.isolation
 	r.Call.BestEffort, r.Call.InsecureRegistry, r.Call.OnNotice = f.bestEffort, f.insecure, func(s string) { a.note("%s", s) }
 	r.Call.OnRefused = a.refusals()
 	if err := f.limits.read(&r.Call.Limits); err != nil {

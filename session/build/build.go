@@ -49,7 +49,8 @@ type Request struct {
 	Login *image.Login
 	// NoCache runs all steps, also those whose result is known.
 	NoCache bool
-	// Call says who asks, and how steps are bounded. What runs is the builder's to fill in.
+	// Call says who asks, how steps are bounded, and with Isolation on which level they run:
+	// gvisor where it is empty. What runs is the builder's to fill in.
 	Call session.Call
 	// Keep gives what was built its names, instead of Name; nil gives it that. Its error is
 	// the build's.

@@ -231,6 +231,9 @@ func (w *work) findKeys(ctx context.Context) error {
 		}
 		// A key's layers are its own.
 		key = digestOf("base", key, runtime.GOARCH, w.Owner, w.Session.PolicyDigest(), w.def.Network, w.Call.Network, w.Call.Secrets)
+		if w.level() != usualLevel { // programs can tell, and do other things there
+			key = digestOf(key, w.level())
+		}
 		w.keys[i] = []string{key}
 		for n := range s.Steps {
 			step := s.Steps[n]

@@ -3,6 +3,7 @@
 package build
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -97,7 +98,7 @@ func (w *work) carryOut(ctx context.Context, tree *image.Builder, s *template.St
 		return err
 	}
 	c := w.Call
-	c.Argv, c.Cwd, c.Isolation, c.Sudo = s.Argv, s.Dir, "gvisor", true
+	c.Argv, c.Cwd, c.Isolation, c.Sudo = s.Argv, s.Dir, w.level(), true
 	if c.Cwd == "" {
 		c.Cwd = "/"
 	}
@@ -124,6 +125,12 @@ func (w *work) carryOut(ctx context.Context, tree *image.Builder, s *template.St
 	}
 	return ended(ctx, res)
 }
+
+// usualLevel is where steps run.
+const usualLevel = "gvisor"
+
+// level is where these do.
+func (w *work) level() string { return cmp.Or(w.Call.Isolation, usualLevel) }
 
 // output passes on what a step writes to either stream.
 type output struct {

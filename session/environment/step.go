@@ -23,8 +23,8 @@ type Step struct {
 // belongs to whom in the tree would be lost.
 func (e *Environment) openStep(context.Context) error {
 	s := e.o.Step
-	if !e.o.Caps.Root || !e.o.Caps.EROFS {
-		return &sandbox.Error{Op: "build", Kind: sandbox.ErrUnsupported, Problem: e.o.Plan.Isolation + " cannot run the steps of a template", Hint: "build on gvisor: its root is the sandbox's own"}
+	if !e.o.Caps.Root || !e.o.Caps.EROFS || !e.o.Caps.Changes {
+		return &sandbox.Error{Op: "build", Kind: sandbox.ErrUnsupported, Problem: e.o.Plan.Isolation + " cannot run the steps of a template", Hint: "build on gvisor, microvm or vm: their root is the sandbox's own"}
 	}
 	e.Image = &image.Stored{Config: s.Config, User: s.User, Root: s.User}
 	e.Image.Config.Entrypoint, e.Image.Config.Cmd = nil, nil
