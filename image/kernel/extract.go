@@ -16,12 +16,11 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
-	"github.com/ulikunitz/xz"
 	"github.com/ulikunitz/xz/lzma"
 )
 
 const (
-	// maxFile is how large a kernel's file may be, and maxKernel the kernel in it.
+	// maxFile is how large a kernel's file may be, and maxKernel the kernel in it, in bytes.
 	maxFile   = 256 << 20
 	maxKernel = 512 << 20
 )
@@ -71,45 +70,83 @@ func payload(file []byte) ([]byte, error) {
 	if n < 8 || from+n > int64(len(file)) {
 		return nil, fmt.Errorf("%w: its file is cut off", errNoKernel)
 	}
-	packed := file[from : from+n]
+	return unpack(file[from : from+n])
+}
+
+// unpack unpacks a payload to the size that it says it has.
+func unpack(packed []byte) ([]byte, error) {
 	r, err := unpacker(packed)
 	if err != nil {
 		return nil, err
 	}
-	var out bytes.Buffer
-	_, err = io.Copy(&out, io.LimitReader(r, maxKernel+1))
-	switch {
-	case out.Len() > maxKernel:
+	size := int64(binary.LittleEndian.Uint32(packed[len(packed)-4:]))
+	if size > maxKernel {
 		return nil, fmt.Errorf("%w: unpacked it is larger than %d MiB", errNoKernel, maxKernel>>20)
-	case err != nil && !bytes.HasPrefix(out.Bytes(), []byte(elf.ELFMAG)):
+	}
+	// It grows with what there is: a lie about the size costs no memory.
+	out := make([]byte, min(size, usualRatio*int64(len(packed))))
+	n, err := io.ReadFull(r, out)
+	for err == nil && int64(len(out)) < size {
+		out = append(out, make([]byte, min(size-int64(len(out)), 3*int64(len(out))))...)
+		var more int
+		more, err = io.ReadFull(r, out[n:])
+		n += more
+	}
+	if err == nil {
+		if n, end := io.ReadFull(r, make([]byte, 1)); n > 0 || end != io.EOF {
+			err = errors.Join(end, errors.New("it does not end where it says"))
+		}
+	}
+	switch {
+	case err != nil && !bytes.HasPrefix(out, []byte(elf.ELFMAG)):
 		return nil, fmt.Errorf("%w: it cannot be unpacked: %v", errNoKernel, err)
-	case err != nil && out.Len() != size(packed):
+	case err != nil:
 		return nil, fmt.Errorf("%w: its file is damaged: %v", errNoKernel, err)
 	}
-	return out.Bytes(), nil
+	return out, nil
 }
 
-// size is how large a payload is unpacked: the build appends that to all but gzip's,
-// which ends with it by itself.
-func size(packed []byte) int { return int(binary.LittleEndian.Uint32(packed[len(packed)-4:])) }
+// usualRatio is more than what kernels are compressed by.
+const usualRatio = 8
 
+// unpacker reads what is in a payload. Its last four bytes are how large that is; the build
+// appends them to all but gzip's, which ends with them by itself. None of the formats has
+// more than maxWindow in memory.
 func unpacker(b []byte) (io.Reader, error) {
-	r, cut := bytes.NewReader(b), bytes.NewReader(b[:len(b)-4])
+	cut := b[:len(b)-4]
+	r := bytes.NewReader(cut)
+	var z io.Reader
+	var err error
 	switch {
-	case bytes.HasPrefix(b, []byte{0x1f, 0x8b}):
-		return gzip.NewReader(r)
-	case bytes.HasPrefix(b, []byte("BZh")):
-		return bzip2.NewReader(cut), nil
+	case bytes.HasPrefix(b, []byte{0x1f, 0x8b}): // 32 KiB
+		z, err = gzip.NewReader(bytes.NewReader(b))
+	case bytes.HasPrefix(b, []byte("BZh")): // 900 kB
+		z = bzip2.NewReader(r)
 	case bytes.HasPrefix(b, []byte("\xfd7zXZ\x00")):
-		return xz.NewReader(cut)
+		z, err = newUnxz(cut)
 	case bytes.HasPrefix(b, []byte{0x5d, 0, 0}):
-		return lzma.NewReader(cut)
-	case bytes.HasPrefix(b, []byte{0x02, 0x21, 0x4c, 0x18}):
-		return lz4.NewReader(cut), nil
+		z, err = lzma.ReaderConfig{DictCap: maxWindow}.NewReader(r)
+		var wide *lzma.ErrDictSize
+		if errors.As(err, &wide) {
+			err = tooWide(int64(wide.HeaderDictSize))
+		}
+	case bytes.HasPrefix(b, []byte{0x02, 0x21, 0x4c, 0x18}): // 8 MiB
+		z = lz4.NewReader(r)
 	case bytes.HasPrefix(b, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		return zstd.NewReader(cut, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(1<<27))
+		z, err = newUnzstd(r)
+	default:
+		return nil, fmt.Errorf("%w: it is packed in an unknown way", errNoKernel)
 	}
-	return nil, fmt.Errorf("%w: it is packed in an unknown way", errNoKernel)
+	if err != nil {
+		return nil, fmt.Errorf("%w: it cannot be unpacked: %v", errNoKernel, err)
+	}
+	return z, nil
+}
+
+// newUnzstd unpacks zstd, with a window of at most maxWindow, also where a frame's is as long
+// as what is in it.
+func newUnzstd(r io.Reader) (io.Reader, error) {
+	return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
 }
 
 // check refuses an ELF image that is none of this machine's kernels.

@@ -136,6 +136,7 @@ func TestExtractRefuses(t *testing.T) {
 }
 
 func FuzzExtract(f *testing.F) {
+	f.Add(bzImage(sized(append(xzHead(), xzBlock(40)...), 5000)))
 	image := vmlinux(ours(), elf.ET_EXEC, said)
 	f.Add(image)
 	for name, pack := range packers() {

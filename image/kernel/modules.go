@@ -9,12 +9,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"strings"
-
-	"github.com/klauspost/compress/zstd"
-	"github.com/ulikunitz/xz"
 )
 
 // module is a driver that a guest loads.
@@ -43,17 +39,21 @@ var needs = []need{
 	{names: []string{"erofs"}}, {names: []string{"ext4"}}, {names: []string{"overlay"}},
 }
 
-// maxModule is how large a module may be.
-const maxModule = 64 << 20
+// How large a module may be, all of them together, and a list of them, in bytes.
+const (
+	maxModule  = 64 << 20
+	maxModules = 256 << 20
+	maxList    = 16 << 20
+)
 
 // gather reads the modules that a guest needs from a kernel's directory of modules, in
 // the order in which they are loaded. What the kernel has built in is not among them.
 func gather(dir string) ([]module, error) {
-	dep, err := os.ReadFile(path.Join(dir, "modules.dep"))
+	dep, err := readBounded(path.Join(dir, "modules.dep"), maxList)
 	if err != nil {
 		return nil, err
 	}
-	builtin, err := os.ReadFile(path.Join(dir, "modules.builtin"))
+	builtin, err := readBounded(path.Join(dir, "modules.builtin"), maxList)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -83,6 +83,7 @@ type gatherer struct {
 	before map[string][]string // what it needs
 	have   map[string]bool     // built in, or found
 	found  []module
+	size   int // of those, in bytes
 }
 
 func (g *gatherer) meet(n need) error {
@@ -117,6 +118,9 @@ func (g *gatherer) load(name string, depth int) error {
 	if err != nil {
 		return err
 	}
+	if g.size += len(b); g.size > maxModules {
+		return fmt.Errorf("its modules are larger than %d MiB together", maxModules>>20)
+	}
 	g.have[name] = true
 	g.found = append(g.found, module{name, b})
 	return nil
@@ -130,7 +134,7 @@ func moduleName(file string) string {
 
 // readModule reads a module and unpacks it: not every kernel does that by itself.
 func readModule(file string) ([]byte, error) {
-	b, err := os.ReadFile(file)
+	b, err := readBounded(file, maxModule)
 	if err != nil {
 		return nil, err
 	}
@@ -139,9 +143,9 @@ func readModule(file string) ([]byte, error) {
 	case ".gz":
 		r, err = gzip.NewReader(r)
 	case ".xz":
-		r, err = xz.NewReader(r)
+		r, err = newUnxz(b)
 	case ".zst":
-		r, err = zstd.NewReader(r, zstd.WithDecoderConcurrency(1))
+		r, err = newUnzstd(r)
 	}
 	if err == nil {
 		b, err = io.ReadAll(io.LimitReader(r, maxModule+1))
