@@ -78,8 +78,9 @@ func (b *Sandboxes) tryOne() {
 	if errors.Is(err, context.Canceled) || r.made && isNoRoom(err) {
 		return // everything is being stopped; or those that there are have to be reached
 	}
+	said := r.err != nil && err != nil && reason(r.err) == reason(err)
 	r.made, r.err = err == nil, err
-	if err != nil {
+	if err != nil && !said {
 		b.o.Notice("no sandbox can be made: " + err.Error())
 	}
 }

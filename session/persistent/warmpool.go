@@ -14,6 +14,7 @@ import (
 	"github.com/caisson-run/caisson/image"
 	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/policy"
+	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/session/registry"
 	"github.com/caisson-run/caisson/session/warmpool"
@@ -35,8 +36,9 @@ type warmPool struct {
 	made func() // is called when one was
 
 	mu    sync.Mutex
-	unfit map[warmKind]bool // whether it cannot be kept, which was said
-	likes []likeness        // what else is kept; see KeepReady
+	unfit map[warmKind]bool   // whether it cannot be kept, which was said
+	why   map[warmKind]string // the last one could not be made, which was said
+	likes []likeness          // what else is kept; see KeepReady
 }
 
 // warmKind is one kind of sandbox that is kept ready.
@@ -56,7 +58,7 @@ const (
 )
 
 func newWarmPool(b *Sandboxes) *warmPool {
-	p := &warmPool{b: b, o: &b.o, made: func() { b.ready.was(nil) }, unfit: map[warmKind]bool{}}
+	p := &warmPool{b: b, o: &b.o, made: func() { b.ready.was(nil) }, unfit: map[warmKind]bool{}, why: map[warmKind]string{}}
 	p.Pool = warmpool.New(b.background.life, warmpool.Options[warmKind, *warmSandbox]{
 		Make: p.make,
 		Destroy: func(m *warmSandbox) error {
@@ -66,7 +68,7 @@ func newWarmPool(b *Sandboxes) *warmPool {
 			return nil
 		},
 		Alive:  (*warmSandbox).alive,
-		Failed: func(err error) { b.o.Notice("no sandbox could be made ahead: " + err.Error()) },
+		Failed: p.failed,
 		Range:  p.sizes, Age: warmAge, Kinds: maxKinds, KindAge: kindAge,
 		MaxMemory: b.o.WarmMemory, Memory: func(m *warmSandbox) int64 { return m.memory },
 	})
@@ -222,7 +224,36 @@ func (p *warmPool) make(ctx context.Context, k warmKind) (*warmSandbox, error) {
 		m.memory = *u.Memory
 	}
 	p.made()
+	p.succeeded(k)
 	return m, nil
+}
+
+// failed tells why one of a kind could not be made: once, until one is made or it is for
+// another reason. They are tried again and again, at the latest each minute.
+func (p *warmPool) failed(k warmKind, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if why := reason(err); p.why[k] != why {
+		p.why[k] = why
+		p.o.Notice("no sandbox could be made ahead: " + err.Error())
+	}
+}
+
+// succeeded notes that one of a kind was made.
+func (p *warmPool) succeeded(k warmKind) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.why, k)
+}
+
+// reason is what is the same each time that something fails alike: not the names of files that
+// it was at.
+func reason(err error) string {
+	var e *sandbox.Error
+	if errors.As(err, &e) {
+		return e.Op + ": " + e.Problem
+	}
+	return err.Error()
 }
 
 // call is what makes a sandbox of a kind.

@@ -260,3 +260,28 @@ func TestStockAtOnce(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// Why none can be made is said once for each reason, and again when it had passed.
+func TestWarmPoolSaysOnce(t *testing.T) {
+	said := 0
+	p := &warmPool{o: &SandboxesOptions{Notice: func(string) { said++ }}, why: map[warmKind]string{}}
+	changing := func(name string) error {
+		return &sandbox.Error{Op: "pack root filesystem", Kind: sandbox.ErrUnavailable, Problem: "its files are being changed", Cause: errors.New(name)}
+	}
+	base, other := warmKind{template: "base"}, warmKind{template: "other"}
+	for i, step := range []struct {
+		do   func()
+		want int
+	}{
+		{func() { p.failed(base, changing("a")) }, 1},
+		{func() { p.failed(base, changing("b")) }, 1},
+		{func() { p.failed(base, errors.New("no kernel")) }, 2},
+		{func() { p.failed(other, errors.New("no kernel")) }, 3},
+		{func() { p.failed(base, errors.New("no kernel")) }, 3},
+		{func() { p.succeeded(base); p.failed(base, errors.New("no kernel")) }, 4},
+	} {
+		if step.do(); said != step.want {
+			t.Errorf("after step %d it was said %d times, not %d", i, said, step.want)
+		}
+	}
+}

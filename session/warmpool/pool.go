@@ -21,8 +21,8 @@ type Options[K comparable, T any] struct {
 	// Alive reports whether one can still be given away; nil: each can. It must not
 	// block.
 	Alive func(T) bool
-	// Failed hears why one could not be made; nil: nothing does. It must not block.
-	Failed func(error)
+	// Failed hears why one of a kind could not be made; nil: nothing does. It must not block.
+	Failed func(K, error)
 
 	// Ready is how many of a kind wait at most, and Range, when set, what it is for a kind:
 	// from min on, and up to max where callers found none; one that has a min is kept also
@@ -293,7 +293,7 @@ func (p *Pool[K, T]) affords() bool {
 func (p *Pool[K, T]) make(k *kind[K, T]) {
 	value, err := p.o.Make(p.ctx, k.name)
 	if err != nil && p.o.Failed != nil && p.ctx.Err() == nil {
-		p.o.Failed(err)
+		p.o.Failed(k.name, err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -305,7 +305,7 @@ func TestFailure(t *testing.T) {
 	try(t, func(f *factory, o *warmpool.Options[string, thing]) {
 		f.takes, f.fails = 0, broken
 		o.Makers, o.Ready = 4, 1
-		o.Failed = func(err error) { told = append(told, err) }
+		o.Failed = func(_ string, err error) { told = append(told, err) }
 	}, func(t *testing.T, f *factory, p *pool) {
 		p.Want("a")
 		waiting(p, 10*time.Minute)
