@@ -98,6 +98,9 @@ type PackOptions struct {
 	// Toolchains become Root.Mounts, without what not everybody may read on the host. One
 	// below what is packed is packed with it.
 	Toolchains []*hostpath.Source
+	// Progress, when set, is told how many bytes of how many are packed, if any are: first
+	// none, and at the end all. It must not block.
+	Progress func(done, total int64)
 }
 
 // Root is a root filesystem that is ready to be used. Its handles are valid
@@ -105,6 +108,8 @@ type PackOptions struct {
 type Root struct {
 	// Path is PATH inside, in order.
 	Path []string
+	// Notes are sentences for people about what of the host does not show.
+	Notes []string
 
 	root   sandbox.Root
 	mounts []sandbox.Mount

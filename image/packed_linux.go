@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -29,7 +30,11 @@ const (
 	packsSize  = 32 << 30 // bytes, without the one that is made
 )
 
-// PackHost is [Host] in one file. There are no mountpoints in it beyond the usual ones.
+// fromHost is what is packed of this host's programs.
+const fromHost = "host"
+
+// PackHost is [Host] in one file, with what is mounted below on a disk. There are no
+// mountpoints in it beyond the usual ones.
 func PackHost(ctx context.Context, host HostOptions, o PackOptions) (*Root, error) {
 	host.Targets, host.Toolchains = nil, nil
 	root, err := Host(ctx, host)
@@ -37,7 +42,7 @@ func PackHost(ctx context.Context, host HostOptions, o PackOptions) (*Root, erro
 		return nil, err
 	}
 	defer root.Close()
-	return packed(ctx, packing{dir: root.root.Dir, made: true, binds: root.root.Binds}, o)
+	return packed(ctx, packing{from: fromHost, dir: root.root.Dir, made: true, binds: root.root.Binds}, o)
 }
 
 // PackDir is [Dir] in one file. Mountpoints need not exist in it.
@@ -49,34 +54,45 @@ func PackDir(ctx context.Context, src *hostpath.Source, o PackOptions) (*Root, e
 	if err := d.checkLinks(); err != nil {
 		return nil, err
 	}
-	return packed(ctx, packing{dir: src.File}, o)
+	var st unix.Stat_t
+	if err := unix.Fstat(int(src.File.Fd()), &st); err != nil || !listed(&st) {
+		return nil, d.bad(sandbox.ErrUnsupported, "a virtual machine is shown what everybody may read, and not everybody may look into it", "chmod o+rx "+src.Real)
+	}
+	return packed(ctx, packing{from: src.Real, dir: src.File}, o)
 }
 
 // packing is what is packed: a directory with others in it.
 type packing struct {
+	from  string // fromHost, or a directory
 	dir   *os.File
 	made  bool // by us: its times say nothing
 	binds []sandbox.Mount
 
-	onCopy func(name string) // as in a packer
+	onCopy func(name string)               // as in a packer
+	free   func(dir string) (int64, error) // for tests: in place of freeIn
+	max    amount                          // for tests: in place of maxPack
 }
 
 // packed finds what is packed, or packs it.
 func packed(ctx context.Context, p packing, o PackOptions) (*Root, error) {
-	r := &Root{}
-	if err := r.toolchains(o.Toolchains, p.binds); err != nil {
-		return nil, err
-	}
 	c, err := openCache(o.Cache)
 	if err != nil {
 		return nil, err
 	}
 	c.prefix, c.keep, c.size, c.weighs = packPrefix, keepPacks, packsSize, erofsName
-	_, digest, err := p.look(ctx, nil)
+	l, err := p.look(ctx, &packer{})
 	if err != nil {
 		return nil, err
 	}
-	held, err := c.tree(ctx, keyOf(digest), func(ctx context.Context, at string) error { return p.write(ctx, digest, at) })
+	r := &Root{Notes: l.notes(p.from)}
+	if err := r.toolchains(o.Toolchains, p.binds, l); err != nil {
+		return nil, err
+	}
+	key := keyOf(l.digest)
+	if _, err := os.Lstat(filepath.Join(c.dir, c.prefix+key)); err != nil && o.Progress != nil {
+		o.Progress(0, l.total.size()) // it is made, here or by another caisson
+	}
+	held, err := c.tree(ctx, key, func(ctx context.Context, at string) error { return p.write(ctx, c, l, at, o.Progress) })
 	if err != nil {
 		return nil, err
 	}
@@ -87,35 +103,31 @@ func packed(ctx context.Context, p packing, o PackOptions) (*Root, error) {
 		return nil, cacheError("open packed root", err)
 	}
 	r.open = append(r.open, f)
-	r.root.Image = &sandbox.Image{Digest: digest, EROFS: f}
+	r.root.Image = &sandbox.Image{Digest: l.digest, EROFS: f}
 	return r, nil
 }
 
 // toolchains adds what is mounted, and where programs are. What is packed already is not
 // mounted. The level copies the others, of which it gets what everybody may read: that is
-// what the process level shows of them.
-func (r *Root) toolchains(chains []*hostpath.Source, binds []sandbox.Mount) error {
+// what the process level shows of them. One of which that is nothing is refused.
+func (r *Root) toolchains(chains []*hostpath.Source, binds []sandbox.Mount, l *looked) error {
 	for _, t := range chains {
 		if err := checkToolchain(t); err != nil {
 			return err
 		}
+		var st unix.Stat_t
+		if err := unix.Fstat(int(t.File.Fd()), &st); err != nil || !listed(&st) {
+			return &sandbox.Error{Op: "toolchain " + t.Name, Kind: sandbox.ErrUnsupported, Cause: err,
+				Problem: "a virtual machine gets of a toolchain what everybody may read, and not everybody may look into it", Hint: "chmod o+rx " + t.Real + ", or mount it: --mount " + t.Real + ":" + t.Real + ":ro"}
+		}
 		r.Path = append(r.Path, binOf(t))
-		if !slices.ContainsFunc(binds, func(b sandbox.Mount) bool { return within(t.Real, b.Target) && sameMount(t.File, b.Source) }) {
+		below := slices.ContainsFunc(binds, func(b sandbox.Mount) bool { return within(t.Real, b.Target) })
+		if !below || !l.names[directoryID{placeOf(int(t.File.Fd()), &st), st.Ino}] {
 			r.mounts = append(r.mounts, sandbox.Mount{Source: t.File, Name: t.Name, Target: t.Real, Dir: true, Public: true})
 		}
 	}
 	r.Path = append(r.Path, usualPath...)
 	return nil
-}
-
-// sameMount says whether two files lie in one mounted file system: what is mounted below a
-// directory is not packed with it.
-func sameMount(a, b *os.File) bool {
-	var sa, sb unix.Stat_t
-	if unix.Fstat(int(a.Fd()), &sa) != nil || unix.Fstat(int(b.Fd()), &sb) != nil || sa.Dev != sb.Dev {
-		return false
-	}
-	return mountOf(int(a.Fd()), "") == mountOf(int(b.Fd()), "")
 }
 
 // mountOf is the number of the mount of a name in a directory, or of the directory itself
@@ -132,24 +144,6 @@ func mountOf(dir int, name string) uint64 {
 	return st.Mnt_id
 }
 
-// write writes the packed root to a new directory, unless it is another one by then.
-func (p packing) write(ctx context.Context, digest, at string) error {
-	f, err := os.OpenFile(filepath.Join(at, erofsName), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	contents := fstree.NewContents(f)
-	root, now, err := p.look(ctx, contents)
-	if err != nil {
-		return diskError(err)
-	}
-	if now != digest {
-		return changedMeanwhile(nil)
-	}
-	return diskError(finish(f, root, contents, digest))
-}
-
 func changedMeanwhile(cause error) error {
 	return &sandbox.Error{Op: "pack root filesystem", Kind: sandbox.ErrUnavailable, Problem: "its files are being changed", Hint: "try again when that has ended", Cause: cause}
 }
@@ -163,29 +157,62 @@ func sourceError(err error) error {
 	return &sandbox.Error{Op: "pack root filesystem", Kind: sandbox.ErrUnavailable, Problem: "what is to be packed cannot be read", Hint: "check the file that is named", Cause: err}
 }
 
-// look is the tree, and the digest of all that it has. Contents are only written where there
-// is somewhere to write them.
-func (p packing) look(ctx context.Context, contents *fstree.Contents) (*fstree.Node, string, error) {
-	l := &packer{ctx: ctx, sum: sha256.New(), contents: contents, made: p.made, onCopy: p.onCopy}
-	root, err := l.top(p.dir)
-	l.made = false
+// looked is what a look has found.
+type looked struct {
+	*packer
+	root   *fstree.Node
+	digest string // of all that it has
+}
+
+// look looks through all of it. Contents are only written where the packer has somewhere to
+// write them.
+func (p packing) look(ctx context.Context, l *packer) (*looked, error) {
+	l.ctx, l.sum, l.made, l.max, l.onCopy, l.names = ctx, sha256.New(), p.made, p.max, p.onCopy, map[directoryID]bool{}
+	if l.max == (amount{}) {
+		l.max = maxPack
+	}
+	if l.began.IsZero() {
+		l.began = time.Now()
+	}
+	root, err := l.top(p.dir, "/")
+	l.made, l.below = false, p.made
 	for _, b := range p.binds {
 		if err != nil {
 			break
 		}
 		var n *fstree.Node
 		fmt.Fprintf(l.sum, "at %q\n", b.Target)
-		if n, err = l.top(b.Source); err == nil {
+		if n, err = l.top(b.Source, b.Target); err == nil {
 			err = put(root, b.Target, n)
 		}
 	}
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, "", err
-		}
-		return nil, "", sourceError(err)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case l.over != nil:
+		return nil, l.over // no name that it was found at says anything
+	case err != nil:
+		return nil, sourceError(err)
 	}
-	return root, fstree.Digest(l.sum), nil
+	return &looked{l, root, fstree.Digest(l.sum)}, nil
+}
+
+// maxLeft is how many places are named that are left out.
+const maxLeft = 8
+
+// notes are sentences for people about what does not show.
+func (l *looked) notes(from string) (out []string) {
+	for i, at := range l.left {
+		if i == maxLeft {
+			out = append(out, fmt.Sprintf("nor is what is mounted in %d more places", len(l.left)-i))
+			break
+		}
+		out = append(out, "what is mounted on "+sandbox.Quoted(at)+" is not shown in a virtual machine")
+	}
+	if from != fromHost && l.empty > 0 {
+		out = append(out, fmt.Sprintf("%d files and directories of %s, which not everybody may read, are empty in a virtual machine", l.empty, sandbox.Quoted(from)))
+	}
+	return out
 }
 
 // put puts n at a path whose directory the tree has.

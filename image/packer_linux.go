@@ -9,7 +9,9 @@ import (
 	"hash"
 	"io"
 	"os"
+	"path"
 	"slices"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,31 +22,53 @@ import (
 // packer looks through directories of the host.
 type packer struct {
 	ctx      context.Context
+	began    time.Time // when the look began by which the pack is called
 	sum      hash.Hash
 	contents *fstree.Contents // nil is to look only
 
-	made bool                       // the directory is of our making, and read to tell what it is
-	dev  uint64                     // of the directory that is looked through
-	mnt  uint64                     // its mount, 0 where the kernel does not tell
-	seen map[[2]uint64]*fstree.Node // files of several names
+	made  bool                       // the directory is of our making, and read to tell what it is
+	below bool                       // what is mounted below is packed, too, where it is on a disk
+	in    mountID                    // where the directory is that is looked through
+	seen  map[[2]uint64]*fstree.Node // files of several names
+	names map[directoryID]bool       // directories that were listed
+
+	total amount // that was found
+	max   amount // that may be
+	over  error  // that it is more
+	room  int64  // that the disk has for contents, in bytes
+	tell  func(bytes int64)
+	left  []string // where something is mounted that is left out
+	empty int      // that are there by their name alone, as not everybody may read them
 
 	onCopy func(name string) // for tests: called when a file is copied and not looked at again yet
 }
 
+// mountID is a mounted file system: its device, and the number of its mount, 0 where the kernel
+// does not tell.
+type mountID struct{ dev, mount uint64 }
+
+// directoryID is a directory of one.
+type directoryID struct {
+	mountID
+	ino uint64
+}
+
+// placeOf is where an open directory is.
+func placeOf(fd int, st *unix.Stat_t) mountID { return mountID{st.Dev, mountOf(fd, "")} }
+
 // others is who owns inside what is not root's on the host.
 const others = 65534
 
-// top looks through one directory. What is mounted in it is there by its name alone; another
-// directory of the same file system, or a file, is told from its own where the kernel says so.
-func (p *packer) top(dir *os.File) (*fstree.Node, error) {
+// top looks through one directory, which shows at a path.
+func (p *packer) top(dir *os.File, at string) (*fstree.Node, error) {
 	fd := int(dir.Fd())
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, os.NewSyscallError("stat", err)
 	}
-	p.dev, p.mnt, p.seen = st.Dev, mountOf(fd, ""), map[[2]uint64]*fstree.Node{}
+	p.in, p.seen = placeOf(fd, &st), map[[2]uint64]*fstree.Node{}
 	n := p.describe("", &st)
-	return n, p.directory(n, fd, &st, 0)
+	return n, p.directory(n, fd, &st, at, 0)
 }
 
 // describe is the node of something, without what is in it; nil is what is left out.
@@ -75,16 +99,27 @@ func (p *packer) describe(name string, st *unix.Stat_t) *fstree.Node {
 	return n
 }
 
-// directory looks through an open directory (O_PATH will do), where everybody may.
-func (p *packer) directory(n *fstree.Node, fd int, st *unix.Stat_t, depth int) error {
+// directory looks through an open directory (O_PATH will do), where everybody may. Another
+// file system that is mounted on it is told from its own, another directory of its own where
+// the kernel says so.
+func (p *packer) directory(n *fstree.Node, fd int, st *unix.Stat_t, at string, depth int) error {
 	if err := p.ctx.Err(); err != nil {
 		return context.Cause(p.ctx)
 	}
 	if depth > fstree.MaxDepth {
 		return fmt.Errorf("it is more than %d directories deep", fstree.MaxDepth)
 	}
-	if st.Mode&0o005 != 0o005 || st.Dev != p.dev || mountOf(fd, "") != p.mnt {
+	if !listed(st) {
+		p.empty++
 		return nil
+	}
+	if now := placeOf(fd, st); now != p.in {
+		if !p.enters(fd) {
+			p.left = append(p.left, at)
+			return nil
+		}
+		defer func(was mountID) { p.in = was }(p.in)
+		p.in = now
 	}
 	again, err := unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -92,13 +127,13 @@ func (p *packer) directory(n *fstree.Node, fd int, st *unix.Stat_t, depth int) e
 	}
 	f := os.NewFile(uintptr(again), "directory")
 	defer f.Close()
-	names, err := f.Readdirnames(-1)
+	p.names[directoryID{p.in, st.Ino}] = true
+	names, err := p.list(f)
 	if err != nil {
 		return err
 	}
-	slices.Sort(names)
 	for _, name := range names {
-		child, err := p.entry(int(f.Fd()), name, depth)
+		child, err := p.entry(int(f.Fd()), name, at, depth)
 		if err != nil {
 			return fmt.Errorf("%.80q: %w", name, err)
 		}
@@ -109,8 +144,32 @@ func (p *packer) directory(n *fstree.Node, fd int, st *unix.Stat_t, depth int) e
 	return nil
 }
 
+// list reads the names of a directory, no more than may still be packed.
+func (p *packer) list(f *os.File) ([]string, error) {
+	const some = 4096
+	var all []string
+	for {
+		names, err := f.Readdirnames(some)
+		all = append(all, names...)
+		for _, name := range names {
+			p.total.text += int64(len(name))
+		}
+		p.total.files += len(names)
+		if err := p.bounded(); err != nil {
+			return nil, err
+		}
+		if err == io.EOF {
+			slices.Sort(all)
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
 // entry looks at one name of a directory; nil is what is left out, or was removed.
-func (p *packer) entry(dir int, name string, depth int) (*fstree.Node, error) {
+func (p *packer) entry(dir int, name, at string, depth int) (*fstree.Node, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return nil, skipUnreadable(os.NewSyscallError("stat", err))
@@ -121,19 +180,14 @@ func (p *packer) entry(dir int, name string, depth int) (*fstree.Node, error) {
 	}
 	switch n.Kind {
 	case fstree.Link:
-		var err error
-		n.Target, err = readlinkAt(dir, name)
-		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
-			return nil, changedMeanwhile(err) // it was removed, or is no link any more
-		}
-		if err == nil && (n.Target == "" || len(n.Target) > fstree.MaxTarget) {
-			return nil, nil
-		}
-		fmt.Fprintf(p.sum, "to %q\n", n.Target)
-		return n, err
+		return p.link(n, dir, name)
 	case fstree.File:
-		if public(&st) && mountOf(dir, name) != p.mnt {
+		switch {
+		case !public(&st):
+			p.empty++
+		case p.covered(dir, name):
 			fmt.Fprintln(p.sum, "mounted")
+			p.left = append(p.left, path.Join(at, name))
 			return n, nil
 		}
 		return p.file(n, dir, name, &st)
@@ -149,8 +203,57 @@ func (p *packer) entry(dir int, name string, depth int) (*fstree.Node, error) {
 	if err := unix.Fstat(fd, &st); err != nil { // it, and not what was there before
 		return nil, os.NewSyscallError("stat", err)
 	}
-	return n, p.directory(n, fd, &st, depth+1)
+	return n, p.directory(n, fd, &st, path.Join(at, name), depth+1)
 }
+
+// link is a symbolic link; nil is one that no root can have.
+func (p *packer) link(n *fstree.Node, dir int, name string) (_ *fstree.Node, err error) {
+	n.Target, err = readlinkAt(dir, name)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
+		return nil, changedMeanwhile(err) // it was removed, or is no link any more
+	}
+	if err == nil && (n.Target == "" || len(n.Target) > fstree.MaxTarget) {
+		return nil, nil
+	}
+	p.total.text += int64(len(n.Target))
+	fmt.Fprintf(p.sum, "to %q\n", n.Target)
+	return n, errors.Join(err, p.bounded())
+}
+
+// covered says whether another file is mounted on one, and is not packed. The kernel has to
+// tell: files of an overlay have other devices than their directories.
+func (p *packer) covered(dir int, name string) bool {
+	if mountOf(dir, name) == p.in.mount {
+		return false
+	}
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return true
+	}
+	defer unix.Close(fd)
+	return !p.enters(fd)
+}
+
+// enters says whether what is mounted is packed: what lies on a disk, or in memory. What the
+// kernel or a program makes up as it is read is not.
+func (p *packer) enters(fd int) bool {
+	var fs unix.Statfs_t
+	if !p.below || unix.Fstatfs(fd, &fs) != nil {
+		return false
+	}
+	switch fs.Type {
+	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, zfsMagic, bcachefsMagic,
+		unix.OVERLAYFS_SUPER_MAGIC, unix.EROFS_SUPER_MAGIC_V1, unix.SQUASHFS_MAGIC, unix.TMPFS_MAGIC, unix.NFS_SUPER_MAGIC:
+		return true
+	}
+	return false
+}
+
+// Numbers of statfs(2) that its header has not.
+const (
+	zfsMagic      = 0x2fc12fc1
+	bcachefsMagic = 0xca451a4e
+)
 
 // file is a regular file, with its contents where everybody may read them.
 func (p *packer) file(n *fstree.Node, dir int, name string, st *unix.Stat_t) (*fstree.Node, error) {
@@ -161,11 +264,18 @@ func (p *packer) file(n *fstree.Node, dir int, name string, st *unix.Stat_t) (*f
 	if st.Nlink > 1 {
 		p.seen[id] = n
 	}
-	if !public(st) || p.contents == nil && !p.made {
+	if !public(st) {
 		return n, nil
+	}
+	p.total.bytes += wholeBlocks(min(st.Size, p.max.bytes+1))
+	if err := p.bounded(); err != nil || p.contents == nil && !p.made {
+		return n, err
 	}
 	var to io.Writer = p.sum
 	if p.contents != nil {
+		if p.room -= wholeBlocks(st.Size); p.room < 0 {
+			return nil, noRoom(st.Size, 0)
+		}
 		var err error
 		if n.Offset, err = p.contents.Begin(); err != nil {
 			return nil, diskError(err)
@@ -175,25 +285,20 @@ func (p *packer) file(n *fstree.Node, dir int, name string, st *unix.Stat_t) (*f
 			to = io.MultiWriter(to, p.sum)
 		}
 	}
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELOOP) {
-		return nil, changedMeanwhile(err) // it was removed, or is a link
+	f, err := p.open(dir, name, st)
+	if f == nil {
+		return n, err
 	}
-	if err != nil {
-		return n, skipUnreadable(os.NewSyscallError("open", err))
-	}
-	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
-	if err := p.same(f, st); err != nil {
-		return nil, err
-	}
 	if err := p.settle(st); err != nil {
 		return nil, err
 	}
 	n.Size = st.Size
-	if _, err := io.CopyN(to, f, n.Size); err != nil {
+	if _, err := io.CopyN(to, &stopping{p.ctx, f}, n.Size); err != nil {
 		var read *os.PathError
 		switch {
+		case p.ctx.Err() != nil:
+			return nil, context.Cause(p.ctx)
 		case errors.Is(err, io.EOF):
 			return nil, changedMeanwhile(err)
 		case errors.As(err, &read) && read.Op == "read":
@@ -204,7 +309,48 @@ func (p *packer) file(n *fstree.Node, dir int, name string, st *unix.Stat_t) (*f
 	if p.onCopy != nil {
 		p.onCopy(name)
 	}
+	if p.tell != nil {
+		p.tell(p.total.bytes)
+	}
 	return n, p.same(f, st)
+}
+
+// open opens a file for reading that is still what was looked at; nil is one that we may not
+// read. Nothing else is opened that has its name by then: a device might do something.
+func (p *packer) open(dir int, name string, st *unix.Stat_t) (*os.File, error) {
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, changedMeanwhile(err)
+	}
+	if err != nil {
+		return nil, skipUnreadable(os.NewSyscallError("open", err))
+	}
+	found := os.NewFile(uintptr(fd), name)
+	defer found.Close()
+	if err := p.same(found, st); err != nil {
+		return nil, err
+	}
+	fd, err = unix.Open("/proc/self/fd/"+strconv.Itoa(fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, os.ErrPermission) {
+		return nil, nil
+	}
+	if err != nil { // the host has no /proc, say
+		return nil, os.NewSyscallError("open", err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// stopping reads until a context ends.
+type stopping struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (s *stopping) Read(b []byte) (int, error) {
+	if s.ctx.Err() != nil {
+		return 0, context.Cause(s.ctx)
+	}
+	return s.r.Read(b)
 }
 
 // same refuses a file that is not what was looked at, or was written since. What is of our
@@ -221,11 +367,16 @@ func (p *packer) same(f *os.File, st *unix.Stat_t) error {
 }
 
 // settle waits, for at most settled, until what is written to a file changes its times. A
-// time in the future needs no wait: another change has another one.
+// time in the future needs no wait: another change has another one. What would be waited for
+// later than that has changed since the first look: all waits together are no longer, whatever
+// is written to meanwhile.
 func (p *packer) settle(st *unix.Stat_t) error {
 	age := time.Since(time.Unix(st.Ctim.Unix()))
 	if p.made || age < 0 || age >= settled {
 		return nil
+	}
+	if time.Since(p.began) > settled {
+		return changedMeanwhile(nil)
 	}
 	t := time.NewTimer(settled - age)
 	defer t.Stop()
@@ -237,5 +388,8 @@ func (p *packer) settle(st *unix.Stat_t) error {
 	}
 }
 
-// public says whether everybody may read a file.
+// public says whether everybody may read a file, and listed a directory.
 func public(st *unix.Stat_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFREG && st.Mode&0o004 != 0 }
+func listed(st *unix.Stat_t) bool {
+	return st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&0o005 == 0o005
+}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,23 +29,26 @@ func TestPackChanged(t *testing.T) {
 		must(t, err)
 		defer dir.Close()
 		p := packing{dir: dir, onCopy: func(name string) { must(t, change(filepath.Join(host, name))) }}
-		_, digest, err := p.look(t.Context(), nil)
+		l, err := p.look(t.Context(), &packer{})
 		must(t, err)
-		err = p.write(t.Context(), digest, t.TempDir())
+		err = p.write(t.Context(), cache{dir: t.TempDir(), prefix: packPrefix}, l, t.TempDir(), nil)
 		if name == "unchanged" && err != nil || name == "written" && (!errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(err.Error(), "being changed")) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// Of what is mounted in a directory the names are packed, of the same file system, too.
+// Of what is mounted in a directory the names are packed, of the same file system, too, and
+// are told. Of this host's programs it is packed, where it lies on a disk.
 func TestPackMounted(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, who may mount")
 	}
-	host := fakeHost(t, "file=text", "own=text", "dir/", "other/inner=other", "cover=other")
-	var root *fstree.Node
-	var err error
+	host := fakeHost(t, "file=text", "own=text", "dir/", "made/", "other/inner=other", "cover=other")
+	skeleton, err := os.Open(fakeHost(t, "usr/", "etc/x=x"))
+	must(t, err)
+	defer skeleton.Close()
+	var apart, whole *looked
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -55,7 +59,8 @@ func TestPackMounted(t *testing.T) {
 		if err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 			return
 		}
-		if err = errors.Join(unix.Mount(host+"/other", host+"/dir", "", unix.MS_BIND, ""), unix.Mount(host+"/cover", host+"/file", "", unix.MS_BIND, "")); err != nil {
+		if err = errors.Join(unix.Mount(host+"/other", host+"/dir", "", unix.MS_BIND, ""), unix.Mount(host+"/cover", host+"/file", "", unix.MS_BIND, ""),
+			unix.Mount("proc", host+"/made", "proc", 0, "")); err != nil {
 			return
 		}
 		var dir, contents *os.File
@@ -67,13 +72,19 @@ func TestPackMounted(t *testing.T) {
 			return
 		}
 		defer contents.Close()
-		root, _, err = packing{dir: dir}.look(t.Context(), fstree.NewContents(contents))
+		look := func(p packing) *looked {
+			l, bad := p.look(t.Context(), &packer{contents: fstree.NewContents(contents), room: 1 << 30})
+			err = errors.Join(err, bad)
+			return l
+		}
+		apart, whole = look(packing{dir: dir}), look(packing{dir: skeleton, made: true, binds: []sandbox.Mount{{Source: dir, Target: "/usr"}}})
 	}()
 	<-done
 	if errors.Is(err, unix.EPERM) {
 		t.Skip("may not mount")
 	}
 	must(t, err)
+	root := apart.root
 	if n := root.Children["dir"]; n == nil || n.Kind != fstree.Dir || len(n.Children) > 0 {
 		t.Errorf("what is mounted on a directory is %+v", n)
 	}
@@ -82,6 +93,16 @@ func TestPackMounted(t *testing.T) {
 	}
 	if root.Children["own"].Size != 4 || root.Children["other"].Children["inner"].Size != 5 {
 		t.Error("what is not mounted is missing")
+	}
+	if want := []string{"/dir", "/file", "/made"}; !slices.Equal(apart.left, want) {
+		t.Errorf("%q are told to be left out, want %q", apart.left, want)
+	}
+	usr := whole.root.Children["usr"]
+	if usr.Children["dir"].Children["inner"].Size != 5 || usr.Children["file"].Size != 5 {
+		t.Error("what is mounted below the host's programs is missing")
+	}
+	if want := []string{"/usr/made"}; !slices.Equal(whole.left, want) || len(usr.Children["made"].Children) > 0 {
+		t.Errorf("%q are told to be left out, want %q, with nothing in it", whole.left, want)
 	}
 }
 
@@ -94,7 +115,7 @@ func TestPackTurned(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "contents"))
 	must(t, err)
 	defer f.Close()
-	p := &packer{ctx: t.Context(), sum: sha256.New(), contents: fstree.NewContents(f), seen: map[[2]uint64]*fstree.Node{}}
+	p := &packer{ctx: t.Context(), sum: sha256.New(), contents: fstree.NewContents(f), max: maxPack, room: 1 << 30, seen: map[[2]uint64]*fstree.Node{}}
 	var st unix.Stat_t
 	must(t, unix.Fstatat(int(dir.Fd()), "plain", &st, 0))
 	for _, name := range []string{"link", "gone"} {

@@ -62,7 +62,7 @@ func (s *Session) Preview(ctx context.Context, call *Call) (p *Preview, err erro
 		p.Volumes = append(p.Volumes, *found)
 	}
 	if t := r.Plan.PathTools; t != nil {
-		tools := s.host(call, &r.Undo).PathTools(t.Dirs, workspace)
+		tools := s.host(call, &r.Undo).PathTools(t.Dirs, workspace, r.Caps.OnlyEROFS && r.Plan.Image == nil)
 		r.Undo.Close(tools)
 		p.Posture.Toolchains, p.Left = append(p.Posture.Toolchains, tools.Names()...), tools.Left
 	}

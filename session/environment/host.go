@@ -79,6 +79,9 @@ func (e *Environment) addRoot(ctx context.Context) error {
 	e.Spec.Root = root.Sandbox()
 	e.Spec.Mounts = append(root.Mounts(), e.Spec.Mounts...)
 	e.Search = root.Path
+	for _, n := range root.Notes {
+		e.o.Notice(n)
+	}
 	if e.o.First == Agent {
 		e.Search = append([]string{sandbox.ProgramDir}, e.Search...)
 	}

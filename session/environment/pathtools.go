@@ -52,10 +52,11 @@ func (t *PathTools) Names() (out []string) {
 // PathTools opens the directories of the caller's PATH: of each the version's directory
 // where it is in one, else itself and what its links lead to. Only what the caller or
 // root owns and no other user may write is among them, and nothing of the workspace,
-// which may be nil: code could have made it.
-func (h *Host) PathTools(dirs []string, workspace *hostpath.Source) *PathTools {
+// which may be nil: code could have made it. With public no directory of programs is among
+// them that not everybody may look into: a level that copies them would show it empty.
+func (h *Host) PathTools(dirs []string, workspace *hostpath.Source, public bool) *PathTools {
 	t := &PathTools{}
-	f := &pathFinder{h: h, t: t, workspace: workspace}
+	f := &pathFinder{h: h, t: t, workspace: workspace, public: public}
 	for i, dir := range dirs {
 		if i == maxPathDirs {
 			t.Left = append(t.Left, Left{dir, "PATH is longer than caisson reads"})
@@ -72,6 +73,7 @@ type pathFinder struct {
 	h         *Host
 	t         *PathTools
 	workspace *hostpath.Source
+	public    bool
 }
 
 // usualDirs are those that every root has by itself, and usualTrees are no version's.
@@ -97,14 +99,26 @@ func (f *pathFinder) add(dir string) (why string) {
 		bin.Close()
 		return why
 	}
-	if tree := f.version(bin.Real); tree != nil {
+	tree := f.version(bin.Real)
+	if tree != nil {
 		bin.Close()
-		f.t.Chains = append(f.t.Chains, tree)
-		return ""
+		bin = tree
+	}
+	if f.public && !public(bin) {
+		bin.Close()
+		return "not everybody may look into it, and a virtual machine is shown what everybody may"
 	}
 	f.t.Chains = append(f.t.Chains, bin)
-	f.links(bin)
+	if tree == nil {
+		f.links(bin)
+	}
 	return ""
+}
+
+// public says whether everybody may look into a directory.
+func public(dir *hostpath.Source) bool {
+	info, err := dir.File.Stat()
+	return err == nil && info.Mode().Perm()&0o005 == 0o005
 }
 
 // open opens and judges what is to be shown.
@@ -247,7 +261,7 @@ func (e *Environment) addPathTools() []*hostpath.Source {
 	if p == nil {
 		return nil
 	}
-	t := e.o.Host.PathTools(p.Dirs, e.workspace)
+	t := e.o.Host.PathTools(p.Dirs, e.workspace, e.packed())
 	e.o.Host.Undo.Close(t)
 	e.PathTools = t
 	for _, src := range t.Behind {
