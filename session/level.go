@@ -113,7 +113,11 @@ func features(call *Call, plan *policy.Plan, caps sandbox.Capabilities) error {
 			return refuse("mount "+sandbox.Quoted(m.Source), "copy-on-write", "mount it :ro or :rw")
 		}
 		if m.Access == sandbox.ReadWrite && !caps.ReadWrite {
-			return refuse("mount "+sandbox.Quoted(m.Source), "writable mounts", "mount it :ro or :cow")
+			hint := "mount it :ro or :cow"
+			if caps.CopyOnWrite && caps.Changes {
+				hint = "run in it as a workspace, --workspace DIR:cow, and take what was changed: caisson changes apply; or run on another level"
+			}
+			return refuse("mount "+sandbox.Quoted(m.Source), "writable mounts", hint)
 		}
 	}
 	return nil

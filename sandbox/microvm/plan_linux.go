@@ -46,7 +46,7 @@ func (d *Driver) check(s *sandbox.Spec) error {
 	var targets []string
 	for _, m := range s.Mounts {
 		if m.Access == sandbox.ReadWrite {
-			return refuse("mount "+m.Name, "a virtual machine gets copies of this host's files, so nothing could be written to them", "mount it :ro or :cow, or run on another level: --isolation gvisor")
+			return refuse("mount "+m.Name, "a virtual machine gets copies of this host's files, so nothing could be written to them", "run in it as a workspace, --workspace DIR:cow, and take what was changed: caisson changes apply; or run on another level: --isolation gvisor")
 		}
 		targets = append(targets, m.Target)
 	}
