@@ -35,7 +35,6 @@ func TestBurstOnJudge(t *testing.T) {
 		"another result": {func(string) verdict { return verdict{Status: "Accepted"} }, 50},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &stage{o: &options{burst: 50}}
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				var in struct{ Cmd []struct{ Args []string } }
 				if err := json.NewDecoder(r.Body).Decode(&in); err != nil || len(in.Cmd) != 1 || len(in.Cmd[0].Args) != 3 {
@@ -45,7 +44,7 @@ func TestBurstOnJudge(t *testing.T) {
 				_ = json.NewEncoder(w).Encode([]verdict{c.says(in.Cmd[0].Args[2])})
 			}))
 			defer server.Close()
-			sum := s.burstOf(t.Context(), oneInTen, (&judge{url: server.URL}).judge)
+			sum := burstOf(t.Context(), 50, oneInTen, (&judge{url: server.URL}).judge)
 			if sum.wrong != c.wrong || sum.refused != 0 || sum.bad != 5 || len(sum.took) != 50 {
 				t.Errorf("%d wrong, %d refused of %d bad: %v", sum.wrong, sum.refused, sum.bad, sum.why)
 			}

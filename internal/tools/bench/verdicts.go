@@ -85,8 +85,8 @@ func (s *stage) verdicts(ctx context.Context) row {
 }
 
 func (s *stage) verdictsOn(ctx context.Context, d *daemon, r *row) error {
-	alone := s.burstOf(ctx, func(int) judged { return good }, d.judge)
-	mixed := s.burstOf(ctx, oneInTen, d.judge)
+	alone := burstOf(ctx, s.o.burst, func(int) judged { return good }, d.judge)
+	mixed := burstOf(ctx, s.o.burst, oneInTen, d.judge)
 	perSecond := func(b burstSum, wall time.Duration) float64 { return float64(s.o.burst-b.bad) / wall.Seconds() }
 	// What bad ones used of the processors the good ones could not have.
 	net := max(mixed.wall-mixed.badCPU/onCores, time.Second)
@@ -134,13 +134,20 @@ func (d *daemon) judge(ctx context.Context, p judged) (j judgement, err error) {
 	return j, nil
 }
 
-// burstOf has run run a burst, burstAtOnce at a time.
-func (s *stage) burstOf(ctx context.Context, of func(i int) judged, run func(context.Context, judged) (judgement, error)) (sum burstSum) {
+// add adds another part of a burst.
+func (b *burstSum) add(part burstSum) {
+	b.wall, b.badCPU = b.wall+part.wall, b.badCPU+part.badCPU
+	b.bad, b.wrong, b.refused = b.bad+part.bad, b.wrong+part.wrong, b.refused+part.refused
+	b.took, b.why = append(b.took, part.took...), append(b.why, part.why...)
+}
+
+// burstOf has run run a burst of n, burstAtOnce at a time.
+func burstOf(ctx context.Context, n int, of func(i int) judged, run func(context.Context, judged) (judgement, error)) (sum burstSum) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	slots := make(chan struct{}, burstAtOnce)
 	began := time.Now()
-	for i := range s.o.burst {
+	for i := range n {
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
