@@ -75,7 +75,7 @@ func (s Shape) boundless() Shape {
 
 // withoutHooks leaves out what is a call's own for as long as it runs.
 func withoutHooks(c Call) Call {
-	c.Signals, c.OnUsage, c.OnReport, c.OnPull, c.OnRefused, c.OnNotice, c.OnLacking = nil, nil, nil, nil, nil, nil, nil
+	c.Signals, c.OnUsage, c.OnReport, c.OnPull, c.OnPack, c.OnRefused, c.OnNotice, c.OnLacking = nil, nil, nil, nil, nil, nil, nil, nil
 	return c
 }
 

@@ -86,6 +86,9 @@ type Call struct {
 	// OnPull, when set, is told how much of an image was read that is not here
 	// yet, in bytes. It must not block.
 	OnPull func(done, total int64)
+	// OnPack, when set, is told how much of this host's files was packed for a virtual
+	// machine, where that is not done yet, in bytes. It must not block.
+	OnPack func(done, total int64)
 	// OnRefused, when set, gets attempts of the program's to reach what is not
 	// allowed, each sort once, and allowed names that have no address. It must not block.
 	OnRefused func(network.Refusal)

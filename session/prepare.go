@@ -63,7 +63,7 @@ func environmentOf(r *Invocation) environment.Options {
 		ID: r.ID, Dir: r.Dir.Path(), Images: r.Session.Images(), Host: r.Session.host(r.Call, &r.Undo), Call: &r.Call.Call, Plan: &r.Plan, Caps: r.Caps,
 		Owner: owner(r.Call), Step: r.Call.Step, Hostname: r.Names.Host, MachineID: r.Names.Machine,
 		Read:     slices.Concat(r.Session.o.Policy.Reads(), r.Session.o.Read, r.Call.Read),
-		Progress: r.Call.OnPull, Notice: r.Call.notice,
+		Progress: r.Call.OnPull, Packing: r.Call.OnPack, Notice: r.Call.notice,
 	}
 	switch {
 	case r.Kind == policy.StartSandbox:

@@ -40,9 +40,10 @@ func (a *app) carryOut(ctx context.Context, f *runFlags, s *opened, call *sessio
 		a.note("watch: %s", r)
 	}
 	st := a.startStats(f.stats, call)
-	bar := a.startProgress("pulling " + call.Image)
-	defer bar.end()
-	call.OnPull = bar.set
+	pulls, packs := a.startProgress("pulling "+call.Image), a.startProgress("packing what virtual machines show of this host, once until it changes")
+	defer pulls.end()
+	defer packs.end()
+	call.OnPull, call.OnPack = pulls.set, packs.set
 	t, err := a.attach(f, call, stdin)
 	if err != nil {
 		return err

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// progress is a line that grows while an image is pulled. It is for terminals:
+// progress is a line that grows while an image is pulled, or the host's files are packed, and
+// goes when that is done. It is for terminals:
 // elsewhere one sentence says what takes so long.
 type progress struct {
 	a    *app
@@ -41,6 +42,10 @@ func (p *progress) set(done, total int64) {
 		if first {
 			p.a.note("%s, %s", p.what, mib(total))
 		}
+		return
+	}
+	if done >= total {
+		fmt.Fprint(p.a.err, "\r\x1b[K") // the program writes next
 		return
 	}
 	fmt.Fprintf(p.a.err, "\r\x1b[K%s", p.line(done, total))

@@ -62,9 +62,11 @@ type Options struct {
 	Step *Step
 	// Read are files that were read for the call. No code may change them.
 	Read []sandbox.HostFile
-	// Progress is told how much of an image was read, in bytes, and Notice sentences for
-	// people. Both may be nil, and must not block.
+	// Progress is told how much of an image was read, and Packing how much of this host's
+	// files was packed, in bytes, and Notice sentences for people. All may be nil, and must
+	// not block.
 	Progress func(done, total int64)
+	Packing  func(done, total int64)
 	Notice   func(string)
 }
 
