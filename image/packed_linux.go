@@ -24,15 +24,6 @@ import (
 // the names, sizes and times of all that it has, and made anew when one of these has changed.
 // What not everybody may read on the host is in it by its name alone.
 
-const (
-	packPrefix = "pack-" + format
-	keepPacks  = 4
-	packsSize  = 32 << 30 // bytes, without the one that is made
-)
-
-// fromHost is what is packed of this host's programs.
-const fromHost = "host"
-
 // PackHost is [Host] in one file, with what is mounted below on a disk. There are no
 // mountpoints in it beyond the usual ones.
 func PackHost(ctx context.Context, host HostOptions, o PackOptions) (*Root, error) {
@@ -42,7 +33,7 @@ func PackHost(ctx context.Context, host HostOptions, o PackOptions) (*Root, erro
 		return nil, err
 	}
 	defer root.Close()
-	return packed(ctx, packing{from: fromHost, dir: root.root.Dir, made: true, binds: root.root.Binds}, o)
+	return packed(ctx, packing{from: FromHost, dir: root.root.Dir, made: true, binds: root.root.Binds}, o)
 }
 
 // PackDir is [Dir] in one file. Mountpoints need not exist in it.
@@ -63,7 +54,7 @@ func PackDir(ctx context.Context, src *hostpath.Source, o PackOptions) (*Root, e
 
 // packing is what is packed: a directory with others in it.
 type packing struct {
-	from  string // fromHost, or a directory
+	from  string // as in a Pack
 	dir   *os.File
 	made  bool // by us: its times say nothing
 	binds []sandbox.Mount
@@ -79,7 +70,7 @@ func packed(ctx context.Context, p packing, o PackOptions) (*Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.prefix, c.keep, c.size, c.weighs = packPrefix, keepPacks, packsSize, erofsName
+	c = packsIn(c.dir)
 	l, err := p.look(ctx, &packer{})
 	if err != nil {
 		return nil, err
@@ -209,7 +200,7 @@ func (l *looked) notes(from string) (out []string) {
 		}
 		out = append(out, "what is mounted on "+sandbox.Quoted(at)+" is not shown in a virtual machine")
 	}
-	if from != fromHost && l.empty > 0 {
+	if from != FromHost && l.empty > 0 {
 		out = append(out, fmt.Sprintf("%d files and directories of %s, which not everybody may read, are empty in a virtual machine", l.empty, sandbox.Quoted(from)))
 	}
 	return out

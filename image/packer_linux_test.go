@@ -31,7 +31,7 @@ func TestPackChanged(t *testing.T) {
 		p := packing{dir: dir, onCopy: func(name string) { must(t, change(filepath.Join(host, name))) }}
 		l, err := p.look(t.Context(), &packer{})
 		must(t, err)
-		err = p.write(t.Context(), cache{dir: t.TempDir(), prefix: packPrefix}, l, t.TempDir(), nil)
+		err = p.write(t.Context(), packsIn(t.TempDir()), l, t.TempDir(), nil)
 		if name == "unchanged" && err != nil || name == "written" && (!errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(err.Error(), "being changed")) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -4,10 +4,13 @@ package image
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/caisson-run/caisson/image/fstree"
+	"github.com/caisson-run/caisson/internal/files"
 )
 
 // write writes the packed root to a new directory, unless it is another one by then than was
@@ -40,7 +43,24 @@ func (p packing) write(ctx context.Context, c cache, was *looked, at string, tel
 	if tell != nil {
 		tell(total, total)
 	}
-	return nil
+	return diskError(p.describe(l, at))
+}
+
+// describe writes down what a pack is made of, and waits until the disk has that.
+func (p packing) describe(l *looked, at string) error {
+	b, err := json.MarshalIndent(Pack{Digest: l.digest, From: p.from, Files: l.total.files, Made: time.Now().UTC().Truncate(time.Millisecond)}, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := files.Make(filepath.Join(at, packInfo), b); err != nil {
+		return err
+	}
+	d, err := os.Open(at)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
 }
 
 // room is how many bytes may be written. Where all of it has no room, other packs go that are

@@ -169,3 +169,21 @@ func (*Store) PruneSteps(int64) (int, error) { return 0, noStore() }
 
 // Sweep is not supported here.
 func (*Store) Sweep() {}
+
+// Packs is not supported here.
+type Packs struct{}
+
+// FindPacks is not supported here.
+func FindPacks(string) (*Packs, error) { return nil, noStore() }
+
+// List is not supported here.
+func (*Packs) List() []*Pack { return nil }
+
+// Find is not supported here.
+func (*Packs) Find(string) (*Pack, error) { return nil, noStore() }
+
+// Remove is not supported here.
+func (*Packs) Remove(*Pack) error { return noStore() }
+
+// Prune is not supported here.
+func (*Packs) Prune(bool) []*Pack { return nil }

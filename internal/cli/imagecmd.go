@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -27,7 +28,10 @@ func (a *app) imageCommand() *cobra.Command {
 
 An image is kept under the digest of its manifest, unpacked once and shared by
 all runs, read-only. A tag means what it meant when it was pulled, until it is
-pulled again. Credentials are those of docker login.`,
+pulled again. Credentials are those of docker login.
+
+Beside them are packs: what run --isolation microvm without an image shows of this
+host, or of a --rootfs, in one file. They are made anew when that changes.`,
 		Example: `  caisson image pull python:3.14-slim
   caisson image ls
   caisson image rm python:3.14-slim
@@ -39,6 +43,20 @@ pulled again. Credentials are those of docker login.`,
 	cmd.AddCommand(a.imagePull(), a.imageList(), a.imageRemove(), a.imagePrune())
 	a.inState(cmd.Commands()...)
 	return cmd
+}
+
+// packs are those of virtual machines in the state directory.
+func (a *app) packs() (*image.Packs, func() error, error) {
+	dir, err := store.Open(a.look())
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := image.FindPacks(filepath.Join(dir.Path(), image.PacksDir))
+	if err != nil {
+		dir.Close()
+		return nil, nil, err
+	}
+	return p, dir.Close, nil
 }
 
 // images opens the store that runs use. Only who pulls an image makes it.
@@ -131,7 +149,7 @@ func (a *app) imageList() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "ls",
-		Short: "List the images that are here",
+		Short: "List the images, and the packs of virtual machines, that are here",
 		Example: `  caisson image ls
   caisson image ls --json`,
 		Args: noArgs,
@@ -141,15 +159,18 @@ func (a *app) imageList() *cobra.Command {
 				return err
 			}
 			defer done()
+			p, release, err := a.packs()
+			if err != nil {
+				return err
+			}
+			defer release()
 			list, err := s.List()
 			if err != nil {
 				return err
 			}
+			packs := p.List()
 			if asJSON {
-				if list == nil {
-					list = []*image.Stored{}
-				}
-				a.printJSON(map[string]any{"images": list})
+				a.printJSON(map[string]any{"images": orEmpty(list), "packs": orEmpty(packs)})
 				return nil
 			}
 			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
@@ -157,7 +178,11 @@ func (a *app) imageList() *cobra.Command {
 			for _, i := range list {
 				fmt.Fprintf(w, "%.19s\t%s\t%d\t%s\t%s\n", i.Digest, mib(i.Size), i.Files, i.Made.Local().Format("2006-01-02 15:04"), dash(strings.Join(i.Names, " ")))
 			}
-			return w.Flush()
+			if err := w.Flush(); err != nil || len(packs) == 0 {
+				return err
+			}
+			fmt.Fprintln(a.out)
+			return a.listPacks(packs)
 		},
 		SilenceErrors: true, SilenceUsage: true,
 	}
@@ -165,11 +190,37 @@ func (a *app) imageList() *cobra.Command {
 	return cmd
 }
 
+// listPacks prints what was packed for virtual machines.
+func (a *app) listPacks(packs []*image.Pack) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "PACK\tSIZE\tFILES\tUSED\tMADE OF")
+	for _, p := range packs {
+		used := p.Used.Local().Format("2006-01-02 15:04")
+		if p.InUse {
+			used = "now"
+		}
+		of := map[string]string{"": "-", image.FromHost: "this host's programs"}[p.From]
+		if of == "" {
+			of = printable(p.From)
+		}
+		fmt.Fprintf(w, "%.19s\t%s\t%d\t%s\t%s\n", p.Digest, mib(p.Size), p.Files, used, of)
+	}
+	return w.Flush()
+}
+
+// orEmpty is a list that JSON has as one.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
 func (a *app) imageRemove() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "rm IMAGE",
-		Short: "Remove an image with all its names",
+		Short: "Remove an image with all its names, or a pack",
 		Example: `  caisson image rm python:3.14-slim
   caisson image rm 0123456789ab`,
 		Args: one("an image", "caisson image ls lists what is here"),
@@ -180,13 +231,16 @@ func (a *app) imageRemove() *cobra.Command {
 			}
 			defer done()
 			info, err := s.Find(args[0])
+			if errors.Is(err, sandbox.ErrNotFound) {
+				return a.removePack(args[0], asJSON)
+			}
 			if err != nil {
 				return err
 			}
 			if err := s.Remove(info); err != nil {
 				return err
 			}
-			return a.removed([]*image.Stored{info}, asJSON)
+			return a.removed([]string{info.Digest}, asJSON)
 		},
 		ValidArgsFunction: a.completeImages,
 		SilenceErrors:     true, SilenceUsage: true,
@@ -195,14 +249,32 @@ func (a *app) imageRemove() *cobra.Command {
 	return cmd
 }
 
+// removePack removes a pack by the beginning of its digest.
+func (a *app) removePack(name string, asJSON bool) error {
+	p, done, err := a.packs()
+	if err != nil {
+		return err
+	}
+	defer done()
+	one, err := p.Find(name)
+	if err != nil {
+		return err
+	}
+	if err := p.Remove(one); err != nil {
+		return err
+	}
+	return a.removed([]string{one.Digest}, asJSON)
+}
+
 func (a *app) imagePrune() *cobra.Command {
 	var all, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "prune",
-		Short: "Remove the images that no name leads to any more",
+		Short: "Remove the images that no name leads to any more, and old packs",
 		Long: `Remove the images that no name leads to any more: their tags were pulled
-again, or they came from files. With --all every image goes. One that a sandbox
-runs on stays.`,
+again, or they came from files. So go packs for virtual machines of what has
+changed since. With --all every image and pack goes. One that a sandbox runs on
+stays.`,
 		Example: `  caisson image prune
   caisson image prune --all`,
 		Args: noArgs,
@@ -212,31 +284,39 @@ runs on stays.`,
 				return err
 			}
 			defer done()
+			p, release, err := a.packs()
+			if err != nil {
+				return err
+			}
+			defer release()
 			gone, err := s.Prune(all)
 			if err != nil {
 				return err
 			}
-			return a.removed(gone, asJSON)
+			var digests []string
+			for _, i := range gone {
+				digests = append(digests, i.Digest)
+			}
+			for _, one := range p.Prune(all) {
+				digests = append(digests, one.Digest)
+			}
+			return a.removed(digests, asJSON)
 		},
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "remove every image that is not in use")
+	cmd.Flags().BoolVar(&all, "all", false, "remove every image and pack that is not in use")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
 
-// removed says what is gone.
-func (a *app) removed(gone []*image.Stored, asJSON bool) error {
+// removed says what is gone, by digests.
+func (a *app) removed(gone []string, asJSON bool) error {
 	if asJSON {
-		digests := []string{}
-		for _, i := range gone {
-			digests = append(digests, i.Digest)
-		}
-		a.printJSON(map[string]any{"removed": digests})
+		a.printJSON(map[string]any{"removed": orEmpty(gone)})
 		return nil
 	}
-	for _, i := range gone {
-		fmt.Fprintf(a.out, "removed %s\n", i.Digest)
+	for _, digest := range gone {
+		fmt.Fprintf(a.out, "removed %s\n", digest)
 	}
 	return nil
 }

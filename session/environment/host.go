@@ -122,7 +122,7 @@ func (e *Environment) root(ctx context.Context, chains []*hostpath.Source) (*ima
 func (e *Environment) packed() bool { return e.Image == nil && e.o.Caps.OnlyEROFS }
 
 func (e *Environment) packOptions(chains []*hostpath.Source) image.PackOptions {
-	return image.PackOptions{Cache: filepath.Join(e.o.Host.StateDir, "packs"), Toolchains: chains, Progress: e.o.Packing}
+	return image.PackOptions{Cache: filepath.Join(e.o.Host.StateDir, image.PacksDir), Toolchains: chains, Progress: e.o.Packing}
 }
 
 // targets are the paths inside that must exist for s to be mounted.

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import "time"
+
+// Pack is a root of this host's files that was packed into one file for virtual machines.
+type Pack struct {
+	// Digest is of names, modes, owners, sizes and times of all that it has: "sha256:…".
+	Digest string `json:"digest"`
+	// From is [FromHost] for this host's programs, or the path of a directory; empty where
+	// that is not known.
+	From string `json:"from,omitempty"`
+
+	Size  int64     `json:"size"`             // on the disk, in bytes
+	Files int       `json:"files"`            // names in the tree
+	Made  time.Time `json:"made,omitzero"`    // when it was packed
+	Used  time.Time `json:"used,omitzero"`    // when it was used last, to the hour
+	InUse bool      `json:"in_use,omitempty"` // that a sandbox runs on it now; only List knows
+}
+
+// PacksDir is what the directory of packs is called in a state directory.
+const PacksDir = "packs"
+
+// FromHost is what packs of this host's programs are made from.
+const FromHost = "host"
