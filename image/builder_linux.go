@@ -243,7 +243,9 @@ func (b *Builder) keep(ctx context.Context, dir string) error {
 	if err != nil {
 		return damagedImage(err)
 	}
-	punch(b.file, b.tree.Root, end)
+	if err := punch(b.file, b.tree.Root, end); err != nil {
+		return cacheError("build image", err)
+	}
 	if home, err := b.tree.Root.Lookup(sandbox.DefaultUser().Home); err == nil && home.Kind == fstree.Dir {
 		if err := unpackTree(ctx, b.file, home, filepath.Join(dir, homeName)); err != nil {
 			return err

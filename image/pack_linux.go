@@ -109,7 +109,9 @@ func finish(f *os.File, root *fstree.Node, contents *fstree.Contents, digest str
 	if err != nil {
 		return err
 	}
-	punch(f, root, end)
+	if err := punch(f, root, end); err != nil {
+		return err
+	}
 	if err := f.Truncate(size); err != nil {
 		return err
 	}
@@ -126,9 +128,10 @@ func uuidOf(digest string) (uuid [16]byte) {
 	return uuid
 }
 
-// punch gives back the blocks below end that no file of the tree has. A file
-// system that cannot keeps them.
-func punch(f *os.File, root *fstree.Node, end int64) {
+// punch gives back the blocks below end that no file of the tree has. They are zeros then,
+// also in a file system that cannot take them back: the file is shown as a whole to who may
+// not have what was in them.
+func punch(f *os.File, root *fstree.Node, end int64) error {
 	type part struct{ from, to int64 }
 	var live []part
 	seen := map[*fstree.Node]bool{}
@@ -148,12 +151,20 @@ func punch(f *os.File, root *fstree.Node, end int64) {
 	slices.SortFunc(live, func(a, b part) int { return int(min(max(a.from-b.from, -1), 1)) })
 	at := int64(fstree.DataStart)
 	for _, p := range append(live, part{end / fstree.Block * fstree.Block, end}) {
-		if p.from > at {
-			_ = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, p.from-at)
+		if p.from > at && unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, p.from-at) != nil {
+			if _, err := io.CopyN(io.NewOffsetWriter(f, at), zeros{}, p.from-at); err != nil {
+				return err
+			}
 		}
 		at = max(at, p.to)
 	}
+	return nil
 }
+
+// zeros are as many as are read.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
 // meter tells how much was read.
 type meter struct {

@@ -28,6 +28,7 @@ import (
 // mountpoints in it beyond the usual ones.
 func PackHost(ctx context.Context, host HostOptions, o PackOptions) (*Root, error) {
 	host.Targets, host.Toolchains = nil, nil
+	host.Programs = true // all share it, those without an agent, too
 	root, err := Host(ctx, host)
 	if err != nil {
 		return nil, err

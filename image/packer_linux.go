@@ -36,6 +36,8 @@ type packer struct {
 	max   amount // that may be
 	over  error  // that it is more
 	room  int64  // that the disk has for contents, in bytes
+	have  index  // contents that are in the file already
+	kept  []byte // the index of those that are in it now
 	tell  func(bytes int64)
 	left  []string // where something is mounted that is left out
 	empty int      // that are there by their name alone, as not everybody may read them
@@ -271,6 +273,9 @@ func (p *packer) file(n *fstree.Node, dir int, name string, st *unix.Stat_t) (*f
 	if err := p.bounded(); err != nil || p.contents == nil && !p.made {
 		return n, err
 	}
+	if p.contents != nil && !p.made && p.has(n, st) {
+		return n, nil
+	}
 	var to io.Writer = p.sum
 	if p.contents != nil {
 		if p.room -= wholeBlocks(st.Size); p.room < 0 {
@@ -309,9 +314,7 @@ func (p *packer) file(n *fstree.Node, dir int, name string, st *unix.Stat_t) (*f
 	if p.onCopy != nil {
 		p.onCopy(name)
 	}
-	if p.tell != nil {
-		p.tell(p.total.bytes)
-	}
+	p.keeps(n, st)
 	return n, p.same(f, st)
 }
 

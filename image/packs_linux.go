@@ -69,7 +69,7 @@ func (c cache) packs() (out []*Pack) {
 			one = &Pack{} // an older caisson's
 		}
 		one.Digest, one.Used = "sha256:"+key, info.ModTime()
-		one.Size = allocated(filepath.Join(c.dir, e.Name(), erofsName))
+		one.Size = allocated(filepath.Join(c.dir, e.Name(), erofsName)) + allocated(filepath.Join(c.dir, e.Name(), packIndex))
 		out = append(out, one)
 	}
 	slices.SortFunc(out, func(a, b *Pack) int {
