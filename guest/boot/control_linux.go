@@ -4,6 +4,7 @@ package boot
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ func (c *Config) obey(port *os.File) {
 			if len(order) == 0 { // what was given up by the host ends so
 				continue
 			}
-			done := carryOut(order, r)
+			done := c.carryOut(order, r)
 			b, err := json.Marshal(done)
 			if err == nil {
 				err = writeAll(port, append(b, '\n'))
@@ -78,18 +79,24 @@ func writeAll(port *os.File, b []byte) error {
 	return nil
 }
 
-func carryOut(line []byte, r *reader) Done {
+func (c *Config) carryOut(line []byte, r *reader) Done {
 	var o Order
-	var piece []byte
+	var done Done
 	err := json.Unmarshal(line, &o)
 	if err == nil {
 		switch o.Do {
 		case Freeze:
 			err = freeze()
 		case Resume:
-			err = o.resume()
+			if err = o.resume(); err == nil && c.channel != nil {
+				c.channel.Meet()
+			}
 		case Changes:
-			piece, err = r.next(o.Target)
+			done.Piece, err = r.next(o.Target)
+		case Hold:
+			done.Sent, err = c.hold()
+		case Leave:
+			err = c.leave(o.Sent)
 		default:
 			err = fmt.Errorf("there is no order %q", o.Do)
 		}
@@ -97,7 +104,37 @@ func carryOut(line []byte, r *reader) Done {
 	if err != nil {
 		return Done{ID: o.ID, Error: err.Error()}
 	}
-	return Done{ID: o.ID, Piece: piece}
+	done.ID = o.ID
+	return done
+}
+
+// partWait is how long what is on the channel may take to come to an end.
+const partWait = 30 * time.Second
+
+var errPort = errors.New("the channel is a port, which is not parted from")
+
+// hold has nothing more be sent to the host, and returns how much was.
+func (c *Config) hold() (int64, error) {
+	if c.channel == nil {
+		return 0, errPort
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), partWait)
+	defer cancel()
+	c.channel.Part()
+	return c.channel.Sent(ctx)
+}
+
+// leave takes what the host has sent, and hangs up.
+func (c *Config) leave(sent int64) error {
+	if c.channel == nil {
+		return errPort
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), partWait)
+	defer cancel()
+	c.channel.Part()
+	err := c.channel.Await(ctx, sent)
+	c.channel.Cut()
+	return err
 }
 
 const (

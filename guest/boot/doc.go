@@ -18,7 +18,10 @@
 // machine's kernel, which is why nothing that is said here is trusted.
 package boot
 
-import "github.com/caisson-run/caisson/sandbox"
+import (
+	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/sandbox"
+)
 
 // Port is the name of the virtio-serial port that is the channel, and ControlPort that of
 // the one that takes orders.
@@ -33,6 +36,9 @@ const (
 	// ChannelVsock has the machine listen for the host instead, on VsockPorts. What a port
 	// carries goes on in the next connection when one has ended.
 	ChannelVsock = "caisson.channel=vsock"
+	// ChannelPorts does that with Port: each time that the host opens its end is a
+	// connection. It stands for vsock where a monitor has none, in tests.
+	ChannelPorts = "caisson.channel=ports"
 	// Disks lists the serials of the disks in the order in which the machine has them.
 	Disks = "caisson.disks="
 )
@@ -75,6 +81,8 @@ type Config struct {
 	Time int64 `json:"time"`
 	// Network is the machine's one device; nil is none.
 	Network *Network `json:"network,omitempty"`
+
+	channel *wire.Carrier // of Port, where that is no port
 
 	parts  parts
 	layers map[string]layer // what takes changes, by target
@@ -147,6 +155,12 @@ const (
 	// as a tar stream: the first piece of the layer at Target, or the next of the one that was begun last where that is empty.
 	// The sandbox stands still meanwhile.
 	Changes = "changes"
+	// Hold and Leave come before the machine is written down by a monitor that loses its
+	// connections by that. Hold has nothing more be sent on the channel, and answers how
+	// much was. Leave waits until so much as the host has sent has come, and hangs up; the
+	// channel takes another connection once it was ordered to Resume.
+	Hold  = "hold"
+	Leave = "leave"
 )
 
 // MaxPiece is how many bytes of a layer come at once.
@@ -169,6 +183,8 @@ type Order struct {
 	Names    []sandbox.NameFile `json:"names,omitempty"`
 	// Target is where the copy is mounted, or "/".
 	Target string `json:"target,omitempty"`
+	// Sent is how many bytes the host has sent over the channel's connection, for Leave.
+	Sent int64 `json:"sent,omitempty"`
 }
 
 // Done says that the order of that number was carried out, or why not.
@@ -177,4 +193,6 @@ type Done struct {
 	Error string `json:"error,omitempty"`
 	// Piece is of a layer; an empty one is its end.
 	Piece []byte `json:"piece,omitempty"`
+	// Sent is how many bytes were sent over the channel's connection, after Hold.
+	Sent int64 `json:"sent,omitempty"`
 }

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
+
+	"github.com/caisson-run/caisson/guest/wire"
 )
 
 // Init takes over in the first process of a machine, and in the process that it starts
@@ -51,20 +53,13 @@ func run() error {
 	if err := loadModules(); err != nil {
 		return err
 	}
-	open := openPort
-	if slices.Contains(words(), ChannelVsock) {
-		open = openVsock
-	}
-	port, err := open(Port)
-	if err != nil {
-		return err
-	}
-	control, err := open(ControlPort)
+	port, control, channel, err := openPorts()
 	if err != nil {
 		return err
 	}
 	c, err := readConfig(port)
 	if err == nil {
+		c.channel = channel
 		err = c.prepare()
 	}
 	if err != nil {
@@ -123,13 +118,36 @@ func words() []string {
 	return strings.Fields(string(line))
 }
 
+// openPorts opens the ways to the host. What carries the channel is nil where that is a port.
+func openPorts() (port, control *os.File, channel *wire.Carrier, err error) {
+	how := words()
+	vsock := slices.Contains(how, ChannelVsock)
+	switch {
+	case vsock:
+		port, channel, err = openVsock(Port)
+	case slices.Contains(how, ChannelPorts):
+		port, channel, err = carriedPort(Port)
+	default:
+		port, err = openPort(Port, 0)
+	}
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if vsock {
+		control, _, err = openVsock(ControlPort)
+	} else {
+		control, err = openPort(ControlPort, 0)
+	}
+	return port, control, channel, err
+}
+
 // openPort opens a port, which appears some time after its device.
-func openPort(name string) (*os.File, error) {
+func openPort(name string, flags int) (*os.File, error) {
 	for until := time.Now().Add(deviceWait); time.Now().Before(until); time.Sleep(devicePause) {
 		names, _ := filepath.Glob("/sys/class/virtio-ports/*/name")
 		for _, n := range names {
 			if b, err := os.ReadFile(n); err == nil && strings.TrimSpace(string(b)) == name {
-				fd, err := syscall.Open("/dev/"+filepath.Base(filepath.Dir(n)), syscall.O_RDWR|syscall.O_CLOEXEC, 0)
+				fd, err := syscall.Open("/dev/"+filepath.Base(filepath.Dir(n)), syscall.O_RDWR|syscall.O_CLOEXEC|flags, 0)
 				return os.NewFile(uintptr(fd), "port"), err
 			}
 		}

@@ -5,11 +5,11 @@ package boot
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"syscall"
-	"time"
 	"unsafe"
+
+	"github.com/caisson-run/caisson/guest/wire"
 )
 
 // Numbers of vsock(7).
@@ -29,28 +29,28 @@ type vsockAddress struct {
 }
 
 // openVsock listens for the host where a port would be, and returns what stands for it: the end of a pair
-// whose other end is whatever connection the host has. What was on its way when a connection
-// ended is lost, in both directions. While there is one no other is accepted, and code inside
+// whose other end is carried over whatever connection the host has. While there is one no other is accepted, and code inside
 // can fill the queue of those that wait: the host tries again until its time is over, and
 // those of others are closed one by one then.
-func openVsock(name string) (*os.File, error) {
+func openVsock(name string) (*os.File, *wire.Carrier, error) {
 	fd, err := syscall.Socket(familyVsock, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("this kernel has no vsock: %w", err)
+		return nil, nil, fmt.Errorf("this kernel has no vsock: %w", err)
 	}
 	at := vsockAddress{family: familyVsock, port: VsockPorts()[name], cid: anyCID}
 	if _, _, e := syscall.Syscall(syscall.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&at)), unsafe.Sizeof(at)); e != 0 {
-		return nil, fmt.Errorf("listen for the host: %w", e)
+		return nil, nil, fmt.Errorf("listen for the host: %w", e)
 	}
 	if err := syscall.Listen(fd, 1); err != nil {
-		return nil, fmt.Errorf("listen for the host: %w", err)
+		return nil, nil, fmt.Errorf("listen for the host: %w", err)
 	}
 	port, inner, err := pair()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	go carry(inner, func() (*os.File, uint32, error) { return acceptVsock(fd) })
-	return port, nil
+	c := wire.NewCarrier(inner)
+	go carry(c, func() (*os.File, uint32, error) { return acceptVsock(fd) })
+	return port, c, nil
 }
 
 // pair are two ends of a stream: the first blocks, as a port does.
@@ -76,11 +76,11 @@ func acceptVsock(fd int) (*os.File, uint32, error) {
 	return os.NewFile(c, "vsock"), from.cid, nil
 }
 
-// carry joins the host's connections to inner, one after the other. Others than the
+// carry carries a stream over the host's connections, one after the other. Others than the
 // host's, from inside the machine, are not let in.
-func carry(inner *os.File, accept func() (*os.File, uint32, error)) {
-	for {
-		c, cid, err := accept()
+func carry(c *wire.Carrier, accept func() (*os.File, uint32, error)) {
+	for c.Together() {
+		conn, cid, err := accept()
 		switch {
 		case errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.ECONNABORTED):
 			continue
@@ -88,29 +88,11 @@ func carry(inner *os.File, accept func() (*os.File, uint32, error)) {
 			fmt.Fprintln(os.Stderr, "caisson: the host cannot connect:", err)
 			return
 		case cid != hostCID:
-			c.Close()
+			conn.Close()
 			continue
 		}
-		if !join(c, inner) {
+		if !c.Join(conn) {
 			return
 		}
 	}
-}
-
-// join carries both ways until c has ended, and reports whether inner has not.
-func join(c, inner *os.File) bool {
-	type reader struct{ io.Reader } // without what the kernel would carry by itself
-	type writer struct{ io.Writer }
-	done := make(chan error, 1)
-	go func() {
-		_, err := io.Copy(writer{inner}, reader{c})
-		c.Close()
-		_ = inner.SetReadDeadline(time.Unix(1, 0))
-		done <- err
-	}()
-	_, err := io.Copy(writer{c}, reader{inner})
-	c.Close()
-	<-done
-	_ = inner.SetReadDeadline(time.Time{})
-	return err != nil // the end of inner is none
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"syscall"
 	"testing"
+
+	"github.com/caisson-run/caisson/guest/wire"
 )
 
 // caller is a connection that a machine accepts.
@@ -28,7 +30,7 @@ func TestChannelOverConnections(t *testing.T) {
 	accepted, over := make(chan caller), make(chan struct{})
 	go func() {
 		defer close(over)
-		carry(inner, func() (*os.File, uint32, error) {
+		carry(wire.NewCarrier(inner), func() (*os.File, uint32, error) {
 			c, ok := <-accepted
 			if !ok {
 				return nil, 0, syscall.EBADF

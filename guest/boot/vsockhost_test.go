@@ -16,7 +16,7 @@ import (
 // same machine is hung up.
 func TestVsock(t *testing.T) {
 	for _, name := range []string{Port, ControlPort} {
-		port, err := openVsock(name)
+		port, _, err := openVsock(name)
 		if errors.Is(err, unix.EAFNOSUPPORT) {
 			t.Skip("this host has no vsock")
 		}
