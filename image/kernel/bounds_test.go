@@ -94,11 +94,11 @@ func TestGatherIsBounded(t *testing.T) {
 		deps = append(deps, name)
 	}
 	tree(t, dir, map[string]string{"modules.dep": "kernel/v/virtio_mmio.ko:\n" + strings.Join(deps, " ") + "\nkernel/f/erofs.ko:\n" + strings.Join(deps[1:], ":\n") + ":\n"})
-	if _, err := gather(dir); err == nil || !strings.Contains(err.Error(), "larger than 256 MiB together") {
+	if _, _, err := gather(dir); err == nil || !strings.Contains(err.Error(), "larger than 256 MiB together") {
 		t.Errorf("%v", err)
 	}
 	holes(t, dir, "kernel/v/virtio_mmio.ko", maxModule+1)
-	if _, err := gather(dir); err == nil || !strings.Contains(err.Error(), "larger than 64 MiB") {
+	if _, _, err := gather(dir); err == nil || !strings.Contains(err.Error(), "larger than 64 MiB") {
 		t.Errorf("%v", err)
 	}
 	tree(t, dir, map[string]string{"m.ko.xz": string(append(xzHead(), xzBlock(40)...))})

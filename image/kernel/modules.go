@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -26,16 +27,19 @@ type need struct {
 	optional bool
 }
 
+// Vsock is the driver of Firecracker's channel to the agent.
+const Vsock = "vmw_vsock_virtio_transport"
+
 // needs are in no order: modules.dep says which come first.
 var needs = []need{
 	{names: []string{"virtio_mmio", "virtio_pci"}},
 	{names: []string{"virtio_mmio"}, optional: true},
 	{names: []string{"virtio_pci"}, optional: true},
 	{names: []string{"virtio_blk"}},
-	{names: []string{"virtio_console"}, optional: true},             // QEMU's channel to the agent
-	{names: []string{"vmw_vsock_virtio_transport"}, optional: true}, // Firecracker's
-	{names: []string{"virtio_net"}, optional: true},                 // without it there is no network
-	{names: []string{"virtio_rng"}, optional: true},                 // the host's random numbers
+	{names: []string{"virtio_console"}, optional: true}, // QEMU's channel to the agent
+	{names: []string{Vsock}, optional: true},            // Firecracker's
+	{names: []string{"virtio_net"}, optional: true},     // without it there is no network
+	{names: []string{"virtio_rng"}, optional: true},     // the host's random numbers
 	{names: []string{"erofs"}}, {names: []string{"ext4"}}, {names: []string{"overlay"}},
 }
 
@@ -47,15 +51,16 @@ const (
 )
 
 // gather reads the modules that a guest needs from a kernel's directory of modules, in
-// the order in which they are loaded. What the kernel has built in is not among them.
-func gather(dir string) ([]module, error) {
+// the order in which they are loaded. What the kernel has built in is not among them. Drivers
+// are those of needs that it has, either way.
+func gather(dir string) (found []module, drivers []string, err error) {
 	dep, err := readBounded(path.Join(dir, "modules.dep"), maxList)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	builtin, err := readBounded(path.Join(dir, "modules.builtin"), maxList)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+		return nil, nil, err
 	}
 	g := &gatherer{dir: dir, files: map[string]string{}, before: map[string][]string{}, have: map[string]bool{}}
 	for line := range strings.Lines(string(builtin)) {
@@ -71,10 +76,15 @@ func gather(dir string) ([]module, error) {
 	}
 	for _, n := range needs {
 		if err := g.meet(n); err != nil {
-			return nil, err
+			return nil, nil, err
+		}
+		for _, name := range n.names {
+			if g.have[name] && !slices.Contains(drivers, name) {
+				drivers = append(drivers, name)
+			}
 		}
 	}
-	return g.found, nil
+	return g.found, drivers, nil
 }
 
 type gatherer struct {

@@ -40,13 +40,20 @@ func NewStore(dir string) *Store { return &Store{dir} }
 
 // Kernel is one that is kept.
 type Kernel struct {
-	Digest   string    `json:"digest"`  // of all that is kept of it: 64 hex digits
-	Version  string    `json:"version"` // as it says itself: "6.1.0-48-cloud-amd64"
-	From     string    `json:"from"`    // the file that it was imported from
-	Modules  []string  `json:"modules"` // that a guest loads, in order
+	Digest   string    `json:"digest"`            // of all that is kept of it: 64 hex digits
+	Version  string    `json:"version"`           // as it says itself: "6.1.0-48-cloud-amd64"
+	From     string    `json:"from"`              // the file that it was imported from
+	Modules  []string  `json:"modules"`           // that a guest loads, in order
+	Drivers  []string  `json:"drivers,omitempty"` // that it has, built in or as modules; nil is not known
 	Imported time.Time `json:"imported"`
 
 	dir string
+}
+
+// Lacks says that the kernel is not known to have a driver, by its module's name. One without
+// modules is taken to have all built in.
+func (k *Kernel) Lacks(driver string) bool {
+	return len(k.Modules) > 0 && !slices.Contains(k.Modules, driver) && !slices.Contains(k.Drivers, driver)
 }
 
 // Image is the path of the kernel's ELF image.
@@ -81,11 +88,11 @@ func (s *Store) Import(o ImportOptions) (*Kernel, error) {
 	if err != nil {
 		return nil, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: o.File + ": " + err.Error(), Hint: "name a bzImage (/boot/vmlinuz-*) or a vmlinux of Linux for this machine"}
 	}
-	modules, err := modulesOf(o, version)
+	modules, drivers, err := modulesOf(o, version)
 	if err != nil {
 		return nil, err
 	}
-	k := &Kernel{Version: version, From: o.File, Modules: []string{}, Imported: time.Now().UTC().Truncate(time.Second)}
+	k := &Kernel{Version: version, From: o.File, Modules: []string{}, Drivers: drivers, Imported: time.Now().UTC().Truncate(time.Second)}
 	var packed bytes.Buffer
 	a := &archive{w: &packed}
 	a.add("modules", 0o040755, nil)
@@ -107,20 +114,19 @@ func (s *Store) Import(o ImportOptions) (*Kernel, error) {
 	return k, nil
 }
 
-// modulesOf finds the modules of a kernel of that version.
-func modulesOf(o ImportOptions, version string) ([]module, error) {
+// modulesOf finds the modules of a kernel of that version, and the drivers that it has.
+func modulesOf(o ImportOptions, version string) (modules []module, drivers []string, err error) {
 	dir := o.Modules
 	if dir == "" {
 		dir = filepath.Join("/lib/modules", version)
 		if _, err := os.Stat(filepath.Join(dir, "modules.dep")); errors.Is(err, fs.ErrNotExist) {
-			return nil, nil
+			return nil, nil, nil
 		}
 	}
-	modules, err := gather(dir)
-	if err != nil {
-		return nil, &sandbox.Error{Op: "import kernel", Kind: sandbox.ErrInvalid, Problem: dir + ": " + err.Error(), Hint: "install the kernel's modules, or name their directory with --modules"}
+	if modules, drivers, err = gather(dir); err != nil {
+		return nil, nil, &sandbox.Error{Op: "import kernel", Kind: sandbox.ErrInvalid, Problem: dir + ": " + err.Error(), Hint: "install the kernel's modules, or name their directory with --modules"}
 	}
-	return modules, nil
+	return modules, drivers, nil
 }
 
 func (s *Store) keep(k *Kernel, image, modules []byte) error {

@@ -68,6 +68,15 @@ func TestImport(t *testing.T) {
 	if want := []string{"virtio", "virtio_ring", "virtio_mmio", "virtio_blk", "virtio_rng", "libcrc32c", "erofs"}; !slices.Equal(k.Modules, want) {
 		t.Errorf("modules %q, want %q", k.Modules, want)
 	}
+	// Which of the drivers it has, built in or not, is told; of an older import what it loads.
+	for driver, lacks := range map[string]bool{"virtio_blk": false, "ext4": false, Vsock: true} {
+		if k.Lacks(driver) != lacks {
+			t.Errorf("it lacks %s: %v, of %q", driver, !lacks, k.Drivers)
+		}
+	}
+	if old := (&Kernel{Modules: k.Modules}); !old.Lacks(Vsock) || old.Lacks("virtio_blk") || (&Kernel{}).Lacks(Vsock) {
+		t.Error("an older import")
+	}
 	if b, err := os.ReadFile(k.Image()); err != nil || !bytes.Equal(b, image) {
 		t.Errorf("the image has %d bytes, %v", len(b), err)
 	}
