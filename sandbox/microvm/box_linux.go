@@ -153,11 +153,13 @@ func (b *box) why() string {
 }
 
 // boxPlan is the sandbox of a monitor: this host's programs, the machine's kernel and disks,
-// its sockets, and nothing else. The disk for scratch is all that can be written to.
+// its sockets, and nothing else. The disk for scratch, and what its memory is written to where
+// the monitor does that, are all that can be written to.
 type boxPlan struct {
 	spec    *sandbox.Spec
 	machine *machine
 	made    made
+	from    *written // what it goes on from; nil is none
 	kept    []string
 	program string    // the monitor's
 	stdout  io.Writer // takes what it writes there; nil is the box
@@ -166,7 +168,7 @@ type boxPlan struct {
 
 // planBox opens what a monitor sees. The caller closes it when the monitor has ended.
 func (d *Driver) planBox(ctx context.Context, s *sandbox.Spec, m monitor, program string, room *scratch, from *written) (_ *boxPlan, err error) {
-	p := &boxPlan{spec: &sandbox.Spec{ID: s.ID, Hostname: "vm", User: sandbox.DefaultUser(), StateDir: s.StateDir}}
+	p := &boxPlan{from: from, spec: &sandbox.Spec{ID: s.ID, Hostname: "vm", User: sandbox.DefaultUser(), StateDir: s.StateDir}}
 	defer func() {
 		if err != nil {
 			p.close()
@@ -199,8 +201,7 @@ func (d *Driver) planBox(ctx context.Context, s *sandbox.Spec, m monitor, progra
 	if from.remembers() {
 		p.machine.incoming = true
 		if why := from.misfit(&p.made); why != "" {
-			return nil, &sandbox.Error{Op: "resume sandbox", Kind: sandbox.ErrUnsupported, Problem: "its memory was kept " + why,
-				Hint: "go on where it was written down, or make a new sandbox", Cause: sandbox.ErrMisfit}
+			return nil, misfits(why)
 		}
 	}
 	if err := p.copy(ctx, s, from); err != nil {
@@ -306,7 +307,7 @@ func (p *boxPlan) scratch(s *sandbox.Spec, room *scratch, from *written) error {
 	if err := room.holds(f); err != nil {
 		return err
 	}
-	p.spec.Limits.FileSize = room.length
+	p.spec.Limits.FileSize = max(p.spec.Limits.FileSize, room.length)
 	p.spec.Mounts = append(p.spec.Mounts, sandbox.Mount{Source: f, Name: f.Name(), Target: boxScratch, Access: sandbox.ReadWrite})
 	return nil
 }

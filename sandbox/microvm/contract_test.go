@@ -8,11 +8,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -146,6 +149,11 @@ func TestContract(t *testing.T) {
 	if strings.Contains(m.Boot.Arguments, "nomodule") {
 		t.Errorf("a kernel that loads no driver: %s", m.Boot.Arguments)
 	}
+	for _, d := range m.Drives { // three parts, each of a tenth of a second
+		if want := (firecrackertest.RateLimiter{Bandwidth: firecrackertest.Bucket{Size: 104857, Refill: 100}, Ops: firecrackertest.Bucket{Size: 33, Refill: 99}}); d.Rate != want {
+			t.Errorf("how fast it is: %+v", d)
+		}
+	}
 	if err := microvm.PauseFirecracker(t.Context(), dial, 2); err != nil {
 		t.Error(err)
 	}
@@ -170,6 +178,14 @@ func TestContractRefuses(t *testing.T) {
 		{"PUT", "/network-interfaces/net", `{"iface_id": "net"}`},
 		{"PUT", "/vsock", `{"guest_cid": 2, "uds_path": "/v"}`},
 		{"PUT", "/vsock", `{"guest_cid": 3}`},
+		{"PUT", "/drives/root", `{"drive_id": "root", "path_on_host": "/a", "is_root_device": false, "rate_limiter": {"bandwidth": {"size": 1}}}`},
+		{"PATCH", "/drives/root", `{"drive_id": "root"}`},                             // before it runs
+		{"PUT", "/snapshot/create", `{"snapshot_path": "/a", "mem_file_path": "/b"}`}, // likewise
+		{"PUT", "/snapshot/create", `{"snapshot_path": "/a"}`},
+		{"PUT", "/snapshot/load", `{"mem_file_path": "/b"}`},
+		{"PUT", "/snapshot/load", `{"snapshot_path": "/a"}`},
+		{"PUT", "/snapshot/load", `{"snapshot_path": "/a", "mem_backend": {"backend_type": "Net", "backend_path": "/b"}}`},
+		{"PUT", "/snapshot/load", `{"snapshot_path": "/a", "mem_backend": {"backend_type": "File", "backend_path": "/b"}, "paused": true}`},
 		{"PUT", "/actions", `{"action_type": "Explode"}`},
 		{"PUT", "/actions", `{"action_type": "InstanceStart"}`}, // without a kernel
 		{"PATCH", "/vm", `{"state": "paused"}`},
@@ -191,4 +207,119 @@ func TestContractRefuses(t *testing.T) {
 			t.Errorf("%s: %d", fmt.Sprint(tt), res.StatusCode)
 		}
 	}
+}
+
+// So is every request that writes a machine down, and has another go on from that.
+func TestSnapshotContract(t *testing.T) {
+	var made []string
+	api := &firecrackertest.API{
+		Version: "1.15.0", Check: check(contract(t)),
+		Create: func(_ *firecrackertest.Machine, devices, memory string) error {
+			made = append(made, devices, memory)
+			return nil
+		},
+	}
+	dial := serve(t, api)
+	if err := microvm.StartFirecracker(t.Context(), dial); err != nil {
+		t.Fatal(err)
+	}
+	memory, dir := savePlace(t, []byte("devices"))
+	got, err := microvm.SaveFirecracker(t.Context(), dial, obedient(t), memory, dir, io.Discard)
+	if err != nil || string(got) != "devices" || fmt.Sprint(made) != "[/run/vm/devices /run/memory]" {
+		t.Errorf("written down: %q, %q, %v", got, made, err)
+	}
+
+	of := firecrackertest.Machine{}
+	for _, id := range []string{"root", "copies", "scratch"} {
+		of.Drives = append(of.Drives, firecrackertest.Drive{ID: id, Rate: firecrackertest.RateLimiter{Ops: firecrackertest.Bucket{Size: 1, Refill: 1}}})
+	}
+	var from []string
+	api = &firecrackertest.API{Version: "1.15.0", Check: check(contract(t)), Load: func(devices, memory string) (*firecrackertest.Machine, error) {
+		from = append(from, devices, memory)
+		m := of
+		m.Drives = slices.Clone(of.Drives)
+		return &m, nil
+	}}
+	dial = serve(t, api)
+	if err := microvm.LoadFirecracker(t.Context(), dial, strings.NewReader("memory"), 3000, 0); err != nil {
+		t.Fatal(err)
+	}
+	m, runs := api.Asked()
+	want := firecrackertest.RateLimiter{Bandwidth: firecrackertest.Bucket{Size: 100, Refill: 100}}
+	if !runs || fmt.Sprint(from) != "[/run/written.devices /run/written.memory]" || len(m.Drives) != 3 || m.Drives[2].Rate != want {
+		t.Errorf("it goes on from %q, with %+v", from, m)
+	}
+	if err := microvm.LoadFirecracker(t.Context(), dial, strings.NewReader("memory"), 0, 0); err == nil || !strings.Contains(err.Error(), "after starting") {
+		t.Errorf("over one that runs: %v", err)
+	}
+}
+
+// The state machine of snapshots refuses what Firecracker does.
+func TestSnapshotStates(t *testing.T) {
+	const create, load = `{"snapshot_path": "/a", "mem_file_path": "/b"}`, `{"snapshot_path": "/a", "mem_backend": {"backend_type": "File", "backend_path": "/b"}}`
+	for name, tt := range map[string]struct {
+		api   *firecrackertest.API
+		start bool
+		asked [][3]string // the last is refused
+		want  string
+	}{
+		"of one that runs":        {&firecrackertest.API{}, true, [][3]string{{"PUT", "/snapshot/create", create}}, "save/restore unavailable while running"},
+		"of one that runs again":  {&firecrackertest.API{}, true, [][3]string{{"PATCH", "/vm", `{"state": "Paused"}`}, {"PATCH", "/vm", `{"state": "Resumed"}`}, {"PUT", "/snapshot/create", create}}, "unavailable while running"},
+		"a part of it":            {&firecrackertest.API{}, true, [][3]string{{"PATCH", "/vm", `{"state": "Paused"}`}, {"PUT", "/snapshot/create", create}, {"PUT", "/snapshot/create", `{"snapshot_type": "Diff", "snapshot_path": "/a", "mem_file_path": "/b"}`}}, "no snapshot of the type"},
+		"into one that runs":      {&firecrackertest.API{}, true, [][3]string{{"PUT", "/snapshot/load", load}}, "after starting"},
+		"into one that is made":   {&firecrackertest.API{}, false, [][3]string{{"PUT", "/machine-config", `{"vcpu_count": 1, "mem_size_mib": 256}`}, {"PUT", "/snapshot/load", load}}, "not allowed after configuring boot-specific resources"},
+		"into one that is loaded": {&firecrackertest.API{}, false, [][3]string{{"PUT", "/snapshot/load", load}, {"PUT", "/snapshot/load", load}}, "after starting"},
+		"of one that was loaded":  {&firecrackertest.API{}, false, [][3]string{{"PUT", "/snapshot/load", load}, {"PUT", "/snapshot/create", create}, {"PATCH", "/vm", `{"state": "Resumed"}`}, {"PUT", "/snapshot/create", create}}, "unavailable while running"},
+		"after one that failed": {&firecrackertest.API{Load: func(string, string) (*firecrackertest.Machine, error) { return nil, errors.New("no") }}, false,
+			[][3]string{{"PUT", "/snapshot/load", load}}, "Failed to restore from snapshot"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.api.Version, tt.api.Check = "1.15.0", check(contract(t))
+			dial := serve(t, tt.api)
+			if tt.start {
+				if err := microvm.StartFirecracker(t.Context(), dial); err != nil {
+					t.Fatal(err)
+				}
+			}
+			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}}
+			for i, a := range tt.asked {
+				r, err := http.NewRequestWithContext(t.Context(), a[0], "http://localhost"+a[1], strings.NewReader(a[2]))
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header.Set("Content-Type", "application/json")
+				res, err := client.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				said, err := io.ReadAll(res.Body)
+				res.Body.Close()
+				refused := res.StatusCode == http.StatusBadRequest
+				if last := i == len(tt.asked)-1; err != nil || refused != last || last && !strings.Contains(string(said), tt.want) {
+					t.Errorf("%s: %d, %s, %v", a, res.StatusCode, said, err)
+				}
+			}
+		})
+	}
+}
+
+// savePlace is what Firecracker has written: memory of one MiB, and a directory of its own.
+func savePlace(t *testing.T, devices []byte) (memory, dir *os.File) {
+	t.Helper()
+	at := t.TempDir()
+	memory, err := os.Create(filepath.Join(t.TempDir(), "memory"))
+	if err == nil {
+		err = memory.Truncate(1 << 20)
+	}
+	if err == nil && devices != nil {
+		err = os.WriteFile(filepath.Join(at, "devices"), devices, 0o600)
+	}
+	if err == nil {
+		dir, err = os.Open(at)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { memory.Close(); dir.Close() })
+	return memory, dir
 }

@@ -54,12 +54,12 @@ type Driver struct {
 	opts    Options
 	kernels *kernel.Store
 	vmm     vmm
-	kvm     verdict
+	kvm     *verdict
 }
 
 // New makes the driver. It does nothing until it is used.
 func New(opts Options) *Driver {
-	return &Driver{opts: opts, kernels: kernel.NewStore(opts.Kernels), vmm: opts.vmm()}
+	return &Driver{opts: opts, kernels: kernel.NewStore(opts.Kernels), vmm: opts.vmm(), kvm: new(verdict)}
 }
 
 func (o *Options) vmm() vmm {
@@ -70,7 +70,7 @@ func (o *Options) vmm() vmm {
 	case o.monitor == withQEMU || o.Emulated || o.Machine != Micro:
 		return q
 	}
-	return &oneOf{pick: sync.OnceValue(func() vmm {
+	return &oneOf{all: []vmm{f, q}, pick: sync.OnceValue(func() vmm {
 		if _, why, _ := f.program(); why == "" || os.Getenv(firecrackerVariable) != "" {
 			return f
 		}
@@ -79,11 +79,14 @@ func (o *Options) vmm() vmm {
 }
 
 // oneOf is one of several machine monitors, which is chosen when it is first needed.
-type oneOf struct{ pick func() vmm }
+type oneOf struct {
+	all  []vmm
+	pick func() vmm
+}
 
 func (o *oneOf) name() string                      { return o.pick().name() }
-func (o *oneOf) snapshots() bool                   { return o.pick().snapshots() }
-func (o *oneOf) rates() bool                       { return o.pick().rates() }
+func (o *oneOf) taps() bool                        { return o.pick().taps() }
+func (o *oneOf) rate() string                      { return o.pick().rate() }
 func (o *oneOf) program() (file, why, cure string) { return o.pick().program() }
 
 func (o *oneOf) prepare(dir string, s *sandbox.Spec, c *console) (monitor, error) {

@@ -6,8 +6,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"os"
 	"time"
 
 	"github.com/caisson-run/caisson/guest/boot"
@@ -53,6 +55,17 @@ func Load(ctx context.Context, conn *net.UnixConn, r io.Reader) error {
 	return (&qemuMonitor{qmp: q}).load(ctx, r)
 }
 
+// Kept is what a sparse file holds to which that was written in such pieces.
+func Kept(f *os.File, pieces ...[]byte) error {
+	s := &sparse{f: f}
+	for _, p := range pieces {
+		if n, err := s.Write(p); err != nil || n != len(p) {
+			return errors.Join(err, io.ErrShortWrite)
+		}
+	}
+	return s.end()
+}
+
 // ErrRefused is errRefused.
 var ErrRefused = errRefused
 
@@ -77,7 +90,7 @@ func Save(ctx context.Context, conn *net.UnixConn, most int64, stall time.Durati
 		return 0, err
 	}
 	to := &summing{w: io.Discard, sum: sha256.New(), left: most}
-	err = (&qemuMonitor{qmp: q, stall: stall}).save(ctx, to)
+	_, err = (&qemuMonitor{qmp: q, stall: stall}).save(ctx, nil, to)
 	return to.size, err
 }
 
@@ -114,11 +127,13 @@ func (s *StandIn) resume(ctx context.Context) error {
 	return errMonitorGone
 }
 
-func (s *StandIn) save(ctx context.Context, _ io.Writer) error {
+func (s *StandIn) reach(context.Context) error { return nil }
+
+func (s *StandIn) save(ctx context.Context, _ *orders, _ io.Writer) ([]byte, error) {
 	if err := s.ask(ctx, "save"); err != nil || !s.Stalls {
-		return err
+		return nil, err
 	}
-	return errStalled
+	return nil, errStalled
 }
 
 // NewUntried is a driver of Firecracker whose box has no KVM, for a program that stands
@@ -129,12 +144,99 @@ func NewUntried(o Options, share int64) *Driver {
 	return d
 }
 
+// NewEither is a driver of small machines whose processor is emulated, by QEMU or by a program
+// that stands for Firecracker: by that of the two that is here first.
+func NewEither(o Options, share int64, firecrackerFirst bool) *Driver {
+	o.Emulated = true
+	d := New(o)
+	q, f := d.vmm, &firecracker{share: share}
+	d.vmm = &oneOf{all: []vmm{f, q}, pick: func() vmm {
+		if firecrackerFirst {
+			return f
+		}
+		return q
+	}}
+	return d
+}
+
+// MonitorOf is the name of the monitor with which a driver goes on with a snapshot.
+func MonitorOf(d sandbox.Driver, dir string) (string, error) {
+	w, err := readWritten(dir)
+	if err != nil {
+		return "", err
+	}
+	by, err := d.(*Driver).by(w)
+	if err != nil {
+		return "", err
+	}
+	return by.vmm.name(), nil
+}
+
+// someMachine has copies and a network.
+func someMachine(io, iops int64) *machine {
+	return &machine{memory: 300, processors: 2, io: io, iops: iops, network: &sandbox.Network{},
+		disks: []disk{{rootSerial, boxImage, false}, {copiesSerial, boxCopies, false}, {scratchSerial, boxScratch, true}}}
+}
+
 // StartFirecracker has what listens behind dial make a machine with a network and copies.
 func StartFirecracker(ctx context.Context, dial func(context.Context) (net.Conn, error)) error {
 	a := newFCAPI(dial)
 	defer a.close()
-	m := &machine{memory: 300, processors: 2, disks: []disk{{rootSerial, boxImage, false}, {copiesSerial, boxCopies, false}, {scratchSerial, boxScratch, true}}, network: &sandbox.Network{}}
-	return a.start(ctx, m)
+	return a.start(ctx, someMachine(3<<20, 1000))
+}
+
+// LoadFirecracker has what listens behind dial load a machine whose memory comes from r, and
+// whose disks have bounds of their own.
+func LoadFirecracker(ctx context.Context, dial func(context.Context) (net.Conn, error), r io.Reader, io, iops int64) error {
+	m := &firecrackerMonitor{api: newFCAPI(dial), machine: someMachine(io, iops), life: context.Background()}
+	defer m.api.close()
+	if err := m.api.greet(ctx); err != nil {
+		return err
+	}
+	return m.load(ctx, r)
+}
+
+// SaveFirecracker has what listens behind dial write a machine of one MiB whose agent has sent
+// nothing, and copies what it finds: memory of its own, and a directory of the monitor's.
+func SaveFirecracker(ctx context.Context, dial func(context.Context) (net.Conn, error), guest net.Conn, memory, dir *os.File, w io.Writer) ([]byte, error) {
+	m := &firecrackerMonitor{api: newFCAPI(dial), machine: &machine{memory: 1, processors: 1}, memory: memory, dir: dir}
+	m.life, m.end = context.WithCancelCause(ctx)
+	defer m.end(nil)
+	defer m.api.close()
+	var err error
+	for _, c := range []**carried{&m.agent, &m.orders} {
+		if *c, err = newCarried(); err != nil {
+			return nil, err
+		}
+		defer (*c).close()
+	}
+	return m.save(ctx, newOrders(guest), w)
+}
+
+// FirecrackerBox is how long Firecracker's box lets a file be, and what that shows of a machine
+// of so many MiB beside its program.
+func FirecrackerBox(s *sandbox.Spec, memory int64) (limit int64, mounts string, err error) {
+	f := &firecracker{}
+	m, err := f.prepare("", s, newConsole())
+	if err != nil {
+		return 0, "", err
+	}
+	defer m.close()
+	p := &boxPlan{spec: &sandbox.Spec{StateDir: s.StateDir}, machine: &machine{memory: memory, processors: 1}}
+	defer p.close()
+	if _, err = m.box(p, "/proc/self/exe"); err != nil {
+		return 0, "", err
+	}
+	for _, m := range p.spec.Mounts {
+		mounts += fmt.Sprintln(m.Target, m.Access)
+	}
+	return p.spec.Limits.FileSize, mounts, nil
+}
+
+// BucketOf is the part that one of so many disks has, in tokens and milliseconds.
+func BucketOf(all, disks int64) (size, refill int64) {
+	b := bucketOf(all, disks)
+	return b.Size, b.Refill
 }
 
 // PauseFirecracker stops the machine and has it go on, as many times.

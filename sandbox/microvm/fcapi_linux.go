@@ -35,7 +35,6 @@ const (
 // newFCAPI speaks over connections that dial makes.
 func newFCAPI(dial func(ctx context.Context) (net.Conn, error)) *fcAPI {
 	return &fcAPI{client: &http.Client{
-		Timeout:       fcTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
 			DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
@@ -49,8 +48,27 @@ func (a *fcAPI) close() { a.client.CloseIdleConnections() }
 // errNotThere is of a socket that is not there yet.
 var errNotThere = errors.New("it does not listen yet")
 
+// errSilent is of what was not answered within its time.
+var errSilent = errors.New("Firecracker does not answer")
+
+// refusal is an answer that is a fault.
+type refusal struct {
+	status int
+	fault  string
+}
+
+// Error implements error.
+func (r *refusal) Error() string { return fmt.Sprintf("Firecracker says %d, %s", r.status, r.fault) }
+
 // call asks once. What is not nil is sent as JSON, and the answer is read into answer.
 func (a *fcAPI) call(ctx context.Context, method, path string, what, answer any) error {
+	return a.callWithin(ctx, fcTimeout, method, path, what, answer)
+}
+
+// callWithin is call, for what takes longer.
+func (a *fcAPI) callWithin(ctx context.Context, limit time.Duration, method, path string, what, answer any) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errSilent)
+	defer cancel()
 	var body io.Reader
 	if what != nil {
 		b, err := json.Marshal(what)
@@ -78,12 +96,14 @@ func (a *fcAPI) call(ctx context.Context, method, path string, what, answer any)
 	defer res.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(res.Body, maxFCAnswer+1))
 	switch {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("%s %s: %w", method, path, context.Cause(ctx))
 	case err != nil:
 		return fmt.Errorf("%s %s: %w", method, path, err)
 	case len(b) > maxFCAnswer:
 		return fmt.Errorf("%s %s: Firecracker's answer is too long", method, path)
 	case res.StatusCode != http.StatusOK && res.StatusCode != http.StatusNoContent:
-		return fmt.Errorf("%s %s: Firecracker says %d, %s", method, path, res.StatusCode, fault(b))
+		return fmt.Errorf("%s %s: %w", method, path, &refusal{res.StatusCode, fault(b)})
 	case answer != nil:
 		if json.Unmarshal(b, answer) != nil {
 			return fmt.Errorf("%s %s: Firecracker answers nonsense", method, path)
@@ -119,10 +139,40 @@ type (
 		Arguments string `json:"boot_args"`
 	}
 	fcDrive struct {
-		ID       string `json:"drive_id"`
-		File     string `json:"path_on_host"`
-		Root     bool   `json:"is_root_device"`
-		ReadOnly bool   `json:"is_read_only"`
+		ID       string  `json:"drive_id"`
+		File     string  `json:"path_on_host"`
+		Root     bool    `json:"is_root_device"`
+		ReadOnly bool    `json:"is_read_only"`
+		Rate     *fcRate `json:"rate_limiter,omitempty"`
+	}
+	// fcDriveRate is what a drive has from there on.
+	fcDriveRate struct {
+		ID   string `json:"drive_id"`
+		Rate fcRate `json:"rate_limiter"`
+	}
+	// fcRate is how much a drive does, in both directions together.
+	fcRate struct {
+		Bandwidth fcBucket `json:"bandwidth"`
+		Ops       fcBucket `json:"ops"`
+	}
+	// fcBucket holds Size bytes or operations, and is full again after Refill milliseconds. One of 0 is no bound.
+	fcBucket struct {
+		Size   int64 `json:"size"`
+		Refill int64 `json:"refill_time"`
+	}
+	fcSnapshot struct {
+		Type    string `json:"snapshot_type"`
+		Devices string `json:"snapshot_path"`
+		Memory  string `json:"mem_file_path"`
+	}
+	fcLoad struct {
+		Devices string   `json:"snapshot_path"`
+		Memory  fcMemory `json:"mem_backend"`
+		Resume  bool     `json:"resume_vm"`
+	}
+	fcMemory struct {
+		Type string `json:"backend_type"`
+		Path string `json:"backend_path"`
 	}
 	fcNetwork struct {
 		ID     string `json:"iface_id"`

@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,7 +33,17 @@ type firecrackerMonitor struct {
 	api         *fcAPI
 	nic         *nic
 
-	stream, orders net.Conn
+	agent, orders *carried
+	writes        bool     // it may be asked to write its machine down
+	memory        *os.File // where to, with writes
+
+	// What the machine was parted from, and has to be connected to anew: its agent, and its
+	// first process. Of who pauses it.
+	parted, cut bool
+
+	life  context.Context // until the monitor has ended, or is closed
+	end   context.CancelCauseFunc
+	tasks sync.WaitGroup
 }
 
 // fcPause is how often it is looked whether Firecracker listens, or the machine.
@@ -41,20 +51,27 @@ const fcPause = 10 * time.Millisecond
 
 // connect has Firecracker make its machine, and waits until that listens.
 func (m *firecrackerMonitor) connect(ctx context.Context, gone <-chan struct{}) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
+	m.tasks.Go(func() {
 		select {
 		case <-gone:
-			cancel(errMonitorGone)
-		case <-ctx.Done():
+			m.end(errMonitorGone)
+		case <-m.life.Done():
 		}
-	}()
+	})
+	ctx, cancel := m.alive(ctx)
+	defer cancel()
 	err := m.begin(ctx)
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err
+}
+
+// alive is ctx until the monitor has ended.
+func (m *firecrackerMonitor) alive(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(m.life, func() { cancel(context.Cause(m.life)) })
+	return ctx, func() { stop(); cancel(nil) }
 }
 
 func (m *firecrackerMonitor) begin(ctx context.Context) (err error) {
@@ -69,20 +86,26 @@ func (m *firecrackerMonitor) begin(ctx context.Context) (err error) {
 	}
 	m.dir = os.NewFile(uintptr(dir), "sockets")
 	m.api = newFCAPI(func(ctx context.Context) (net.Conn, error) { return dialIn(ctx, m.dir, fcSocket) })
+	if m.machine.incoming {
+		return m.api.greet(ctx)
+	}
 	if err := m.api.start(ctx, m.machine); err != nil {
 		return err
 	}
-	ports := boot.VsockPorts()
-	if m.stream, err = m.dial(ctx, ports[boot.Port]); err != nil {
+	if err := m.join(ctx, m.agent, boot.Port); err != nil {
 		return err
 	}
-	m.orders, err = m.dial(ctx, ports[boot.ControlPort])
-	return err
+	return m.join(ctx, m.orders, boot.ControlPort)
+}
+
+// greet waits until Firecracker listens, and looks whether it is one that will do.
+func (a *fcAPI) greet(ctx context.Context) error {
+	return again(ctx, func() error { return a.checkVersion(ctx) })
 }
 
 // start makes a machine and has it boot, once Firecracker listens.
 func (a *fcAPI) start(ctx context.Context, m *machine) error {
-	err := again(ctx, func() error { return a.checkVersion(ctx) })
+	err := a.greet(ctx)
 	for _, r := range requests(m) {
 		if err != nil {
 			return err
@@ -202,32 +225,17 @@ func callPort(ctx context.Context, c net.Conn, port uint32) error {
 	return c.SetDeadline(time.Time{})
 }
 
-func (m *firecrackerMonitor) channel() net.Conn { return m.stream }
-func (m *firecrackerMonitor) control() net.Conn { return m.orders }
-
-// pause and resume are taken twice as well as once.
-func (m *firecrackerMonitor) pause(ctx context.Context) error {
-	return m.api.call(ctx, http.MethodPatch, "/vm", fcState{"Paused"}, nil)
-}
-
-func (m *firecrackerMonitor) resume(ctx context.Context) error {
-	return m.api.call(ctx, http.MethodPatch, "/vm", fcState{"Resumed"}, nil)
-}
-
-var errNoSnapshots = sandbox.Errorf(sandbox.ErrUnsupported, "write down sandbox", "Firecracker's machines are not written down yet; take QEMU: --isolation microvm:qemu")
-
-func (m *firecrackerMonitor) save(context.Context, io.Writer) error { return errNoSnapshots }
-func (m *firecrackerMonitor) load(context.Context, io.Reader) error { return errNoSnapshots }
+func (m *firecrackerMonitor) channel() net.Conn { return m.agent.ours }
+func (m *firecrackerMonitor) control() net.Conn { return m.orders.ours }
 
 func (m *firecrackerMonitor) close() {
+	m.end(net.ErrClosed)
+	m.agent.close()
+	m.orders.close()
+	m.tasks.Wait()
 	m.nic.close()
 	if m.api != nil {
 		m.api.close()
-	}
-	for _, c := range []net.Conn{m.stream, m.orders} {
-		if c != nil {
-			c.Close()
-		}
 	}
 	m.place.close()
 	m.card.close()

@@ -3,6 +3,8 @@
 package microvm
 
 import (
+	"context"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,9 +30,11 @@ func pageTables(memory int64) int64 { return memory << 20 / 128 }
 
 func (f *firecracker) name() string { return "Firecracker" }
 
-// snapshots are not made yet, and its rate limiters, of each disk alone, not set.
-func (f *firecracker) snapshots() bool { return false }
-func (f *firecracker) rates() bool     { return false }
+func (f *firecracker) taps() bool { return true }
+
+func (f *firecracker) rate() string {
+	return "by the machine's monitor: each of its disks has an equal part, reads and writes together"
+}
 
 func (f *firecracker) program() (file, why, remedy string) {
 	file, err := findFirecracker()
@@ -62,10 +66,17 @@ func findFirecracker() (string, error) {
 }
 
 func (f *firecracker) prepare(_ string, s *sandbox.Spec, c *console) (monitor, error) {
-	m := &firecrackerMonitor{firecracker: f, console: c, network: s.Network}
+	m := &firecrackerMonitor{firecracker: f, console: c, network: s.Network, writes: s.Snapshots}
+	m.life, m.end = context.WithCancelCause(context.Background())
 	var err error
 	if m.place, err = newGift(); err == nil && s.Network != nil {
 		m.card, err = newGift()
+	}
+	if err == nil {
+		m.agent, err = newCarried()
+	}
+	if err == nil {
+		m.orders, err = newCarried()
 	}
 	if err != nil {
 		m.close()
@@ -77,9 +88,16 @@ func (f *firecracker) prepare(_ string, s *sandbox.Spec, c *console) (monitor, e
 // Where Firecracker's own things are in its box.
 const (
 	boxProgram = "/run/firecracker"
+	boxMemory  = "/run/memory"         // what it writes a machine's memory to
+	boxWritten = "/run/written.memory" // the memory that a machine goes on from
+	boxDevices = "/run/written.devices"
 	fcSocket   = "api.sock"
-	fcStreams  = "vsock" // its socket for connections to the machine
+	fcStreams  = "vsock"   // its socket for connections to the machine
+	fcDevices  = "devices" // what it writes of a machine beside its memory
 )
+
+// fcMemoryFile is boxMemory in the state directory.
+const fcMemoryFile = "memory"
 
 // Bounds of the directory of its sockets.
 const (
@@ -87,13 +105,31 @@ const (
 	fcDirFiles = 8
 )
 
+// devicesSize is how many bytes Firecracker may write of a machine's devices: some tens of KiB,
+// and some more for each processor.
+func devicesSize(processors int) int64 { return 256<<10 + int64(processors)*64<<10 }
+
 // box shows Firecracker's own program, wherever that lies on this host, gives it a
 // directory in memory to make its sockets in, and a TAP where there is a network.
 func (m *firecrackerMonitor) box(p *boxPlan, program string) (string, error) {
 	if err := p.show(program, boxProgram, false); err != nil {
 		return "", err
 	}
-	p.spec.Scratch = append(p.spec.Scratch, sandbox.Scratch{Target: boxSockets, Size: fcDirSize, Inodes: fcDirFiles, Give: m.place.theirs})
+	size := int64(fcDirSize)
+	if m.writes {
+		size += devicesSize(p.machine.processors)
+		if err := m.makeMemory(p); err != nil {
+			return "", unkept(err)
+		}
+	}
+	if w := p.from; w.remembers() {
+		if w.devices == nil { // none of its own
+			return "", notAsWritten(machineFile, nil)
+		}
+		p.spec.Mounts = append(p.spec.Mounts,
+			sandbox.Mount{Source: w.memory, Name: w.memory.Name(), Target: boxWritten}, sandbox.Mount{Source: w.devices, Name: w.devices.Name(), Target: boxDevices})
+	}
+	p.spec.Scratch = append(p.spec.Scratch, sandbox.Scratch{Target: boxSockets, Size: size, Inodes: fcDirFiles, Give: m.place.theirs})
 	if n := m.network; n != nil {
 		p.spec.Network = &sandbox.Network{NIC: m.card.theirs, Address: n.Address, Gateway: n.Gateway, MTU: n.MTU}
 	}
@@ -101,6 +137,20 @@ func (m *firecrackerMonitor) box(p *boxPlan, program string) (string, error) {
 	p.stdout = m.console
 	m.machine = p.machine
 	return boxProgram, nil
+}
+
+// makeMemory makes the file that the machine's memory can be written to: it has its length, of
+// holes, since Firecracker can make no file longer than that or the machine's disk.
+func (m *firecrackerMonitor) makeMemory(p *boxPlan) error {
+	f, err := os.OpenFile(filepath.Join(p.spec.StateDir, fcMemoryFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	p.opened = append(p.opened, f)
+	m.memory = f
+	p.spec.Limits.FileSize = p.machine.memory << 20
+	p.spec.Mounts = append(p.spec.Mounts, sandbox.Mount{Source: f, Name: f.Name(), Target: boxMemory, Access: sandbox.ReadWrite})
+	return f.Truncate(p.spec.Limits.FileSize)
 }
 
 // argv is Firecracker's command line. It has the box's system call filter, and installs none
@@ -125,7 +175,11 @@ func requests(m *machine) []fcRequest {
 		{"/boot-source", fcBoot{Kernel: boxKernel, Initrd: boxInitrd, Arguments: fcCommandLine(m)}},
 	}
 	for _, d := range m.disks {
-		all = append(all, fcRequest{"/drives/" + d.serial, fcDrive{ID: d.serial, File: d.file, ReadOnly: !d.writable}})
+		drive := fcDrive{ID: d.serial, File: d.file, ReadOnly: !d.writable}
+		if rate := rateOf(m); rate != (fcRate{}) {
+			drive.Rate = &rate
+		}
+		all = append(all, fcRequest{"/drives/" + d.serial, drive})
 	}
 	if m.network != nil {
 		all = append(all, fcRequest{"/network-interfaces/net", fcNetwork{ID: "net", Device: tun.TapName, MAC: guestMAC.String()}})
@@ -141,6 +195,27 @@ func requests(m *machine) []fcRequest {
 type fcRequest struct {
 	path string
 	body any
+}
+
+// rateOf is each drive's. What all of them may do together, in each direction, is divided into
+// equal parts, in which reads and writes count together: so it is never more than was asked for.
+func rateOf(m *machine) fcRate {
+	n := int64(len(m.disks))
+	return fcRate{Bandwidth: bucketOf(m.io, n), Ops: bucketOf(m.iops, n)}
+}
+
+// bucketsPerSecond is how often a bucket is filled anew: what was not used before makes for no
+// more at once than 1/10 of what a second has, as with QEMU.
+const bucketsPerSecond = 10
+
+// bucketOf is the n-th part of what there is in a second; 0 is no bound.
+func bucketOf(all, n int64) fcBucket {
+	if all <= 0 {
+		return fcBucket{}
+	}
+	size := max(all/n/bucketsPerSecond, 1)
+	// Rounded up, so that the rate is not.
+	return fcBucket{Size: size, Refill: int64(math.Ceil(1000 * float64(size) / (float64(all) / float64(n))))}
 }
 
 // fcCommandLine is the guest kernel's. Firecracker's own has no modules. A restart is how

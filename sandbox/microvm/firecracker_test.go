@@ -57,22 +57,12 @@ func copyOf(t testing.TB, file string) (string, error) {
 	return to, errors.Join(err, f.Close())
 }
 
-// TestFirecracker drives one that stands for it. A snapshot is refused by name, and so is a
-// speed of its disks.
+// TestFirecracker drives one that stands for it.
 func TestFirecracker(t *testing.T) {
 	d := newFirecracker(t)
 	caps, err := d.Probe(t.Context())
-	if err != nil || caps.Unusable != "" || !strings.HasPrefix(caps.Engine, "Firecracker") || caps.Snapshot {
+	if err != nil || caps.Unusable != "" || !strings.HasPrefix(caps.Engine, "Firecracker") || !caps.Snapshot {
 		t.Errorf("%s, %q, %v, %v", caps.Engine, caps.Unusable, caps.Snapshot, err)
-	}
-	rated := newSpec(t, func(s *sandbox.Spec) {
-		s.Limits.IO, s.Limits.Explicit = 1<<20, map[sandbox.LimitName]bool{sandbox.LimitIO: true}
-	})
-	if _, err := d.Start(t.Context(), rated); !errors.Is(err, sandbox.ErrUnsupported) || !strings.Contains(err.Error(), "limit io") {
-		t.Errorf("a speed of its disks: %v", err)
-	}
-	if _, err := d.(sandbox.Restorer).Restore(t.Context(), rated, t.TempDir()); !errors.Is(err, sandbox.ErrUnsupported) {
-		t.Errorf("a snapshot: %v", err)
 	}
 	drive(t, d)
 }
@@ -94,6 +84,7 @@ func drive(t *testing.T, d sandbox.Driver) {
 	m := start(t, d, newSpec(t, func(s *sandbox.Spec) {
 		s.Mounts = []sandbox.Mount{{Source: source, Name: shared, Target: "/data", Dir: true}}
 		s.Network = &sandbox.Network{NIC: nic, Address: netip.MustParseAddr("198.18.0.2"), Gateway: netip.MustParseAddr("198.18.0.1"), MTU: 32 << 10}
+		s.Limits.IO, s.Limits.IOPS = 1<<30, 10_000
 	}))
 	if got := m.sh("id -u; cat /data/a"); got != "1000\nof the host\n" {
 		t.Errorf("inside: %q", got)
@@ -200,6 +191,8 @@ func TestRealFirecracker(t *testing.T) {
 		t.Skipf("%s, %v", caps.Unusable, err)
 	}
 	drive(t, d)
+	t.Run("snapshot", func(t *testing.T) { snapshotOf(t, d) })
+	t.Run("fork", func(t *testing.T) { fork(t, d) })
 }
 
 // The whole suite on the program that stands for it: make test-vm.

@@ -15,11 +15,12 @@ import (
 
 // made is what a machine's memory knows of what it is in: it goes on in nothing else.
 type made struct {
-	Level      string   `json:"level"`         // Driver.Name
-	Monitor    string   `json:"monitor"`       // its program, by size and time
-	Boot       string   `json:"boot"`          // the kernel and the agent, by the name of the initial RAM disk
-	CPU        []string `json:"cpu,omitempty"` // what the processor can do, where it is this host's
-	Memory     int64    `json:"memory"`        // in MiB
+	Level      string   `json:"level"`          // Driver.Name
+	Kind       string   `json:"kind,omitempty"` // the monitor's name; empty is QEMU's
+	Monitor    string   `json:"monitor"`        // its program, by size and time
+	Boot       string   `json:"boot"`           // the kernel and the agent, by the name of the initial RAM disk
+	CPU        []string `json:"cpu,omitempty"`  // what the processor can do, where it is this host's
+	Memory     int64    `json:"memory"`         // in MiB
 	Processors int      `json:"processors"`
 	Root       string   `json:"root"` // the image, by its identifier and length
 	Disks      []string `json:"disks"`
@@ -37,7 +38,7 @@ func (d *Driver) madeOf(program, initrd string, m *machine, s *sandbox.Spec) (ma
 		return made{}, err
 	}
 	k := made{
-		Level: d.Name(), Monitor: fmt.Sprintf("%d %d", info.Size(), info.ModTime().Unix()), Boot: filepath.Base(initrd),
+		Level: d.Name(), Kind: d.vmm.name(), Monitor: fmt.Sprintf("%d %d", info.Size(), info.ModTime().Unix()), Boot: filepath.Base(initrd),
 		Memory: m.memory, Processors: m.processors, Root: root,
 	}
 	if !d.opts.Emulated {

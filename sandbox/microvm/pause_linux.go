@@ -59,6 +59,9 @@ func (i *instance) goOn(ctx context.Context, s *sandbox.Spec) error {
 		o.Hostname, o.Names = hostname(s), s.NameFiles()
 	}
 	err := i.orders.give(ctx, o)
+	if err == nil {
+		err = i.monitor.reach(ctx)
+	}
 	if err != nil {
 		return &sandbox.Error{Op: "sandbox " + i.id, Kind: sandbox.ErrUnavailable, Problem: "the machine does not go on", Cause: err}
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"runtime"
 
+	"github.com/caisson-run/caisson/image/kernel"
 	"github.com/caisson-run/caisson/internal/linux/tun"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -14,7 +15,7 @@ import (
 // process, a machine of a few instructions on KVM.
 func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 	c := sandbox.Capabilities{
-		Limits: d.limits(), Root: true, Terminal: true, Masks: true, CopyOnWrite: true, Changes: true, InertSockets: true, Images: true, EROFS: true, OnlyEROFS: true, Pause: true, Snapshot: d.vmm.snapshots(),
+		Limits: d.limits(), Root: true, Terminal: true, Masks: true, CopyOnWrite: true, Changes: true, InertSockets: true, Images: true, EROFS: true, OnlyEROFS: true, Pause: true, Snapshot: true,
 		NoSurvival: sandbox.Clause{Enforcement: sandbox.Off, Detail: noSurvival},
 		Network:    true, Wire: sandbox.WirePackets,
 	}
@@ -24,7 +25,7 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 		c.SlowStart = bootTimeout
 		c.Notes = append(c.Notes, "The processor is emulated (TCG): slow, and no hardware boundary.")
 	}
-	if !d.vmm.snapshots() { // Firecracker, whose card is a TAP of this host's kernel
+	if d.vmm.taps() {
 		if why, remedy := tun.Usable(); why != "" {
 			c.Network, c.Wire = false, ""
 			c.NoNetwork = sandbox.Clause{Enforcement: sandbox.Off, Detail: why, Remedy: remedy}
@@ -57,6 +58,9 @@ func (d *Driver) unusable(ctx context.Context) (why, remedy string) {
 	if k == nil {
 		return "there is no kernel for a guest", "caisson vm kernel import"
 	}
+	if d.vmm.taps() && k.Lacks(kernel.Vsock) { // one that was imported before there was Firecracker
+		return "the kernel " + k.Version + " was imported without vsock, by which Firecracker's guests are spoken to", "caisson vm kernel import, or take QEMU: --isolation microvm:qemu"
+	}
 	if d.opts.Emulated {
 		return "", ""
 	}
@@ -68,10 +72,7 @@ func (d *Driver) limits() map[sandbox.LimitName]sandbox.Clause {
 	caisson := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "by caisson"}
 	inside := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "by the guest's kernel"}
 	disk := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "size of a file system on a disk of the machine's own"}
-	rate := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: "by the machine's monitor, of all its disks together"}
-	if !d.vmm.rates() {
-		rate = sandbox.Clause{Enforcement: sandbox.Off, Detail: d.vmm.name() + "'s rate limiters are not set yet", Remedy: "--isolation microvm:qemu"}
-	}
+	rate := sandbox.Clause{Enforcement: sandbox.Enforced, Detail: d.vmm.rate()}
 	return map[sandbox.LimitName]sandbox.Clause{
 		sandbox.LimitWall: caisson, sandbox.LimitOutput: caisson,
 		sandbox.LimitCPUTime:   {Enforcement: sandbox.Enforced, Detail: "of the whole machine, read several times a second"},

@@ -21,9 +21,12 @@ type qemu struct {
 	emulated bool
 }
 
-func (q *qemu) name() string    { return "QEMU" }
-func (q *qemu) snapshots() bool { return true }
-func (q *qemu) rates() bool     { return true }
+func (q *qemu) name() string { return qemuName }
+func (q *qemu) taps() bool   { return false }
+func (q *qemu) rate() string { return "by the machine's monitor, of all its disks together" }
+
+// qemuName names it in snapshots, too.
+const qemuName = "QEMU"
 
 // program is QEMU's for this host's architecture.
 func (q *qemu) program() (file, why, remedy string) {

@@ -64,6 +64,9 @@ func (m *qemuMonitor) control() net.Conn { return m.orders }
 func (m *qemuMonitor) pause(ctx context.Context) error  { return m.qmp.call(ctx, "stop") }
 func (m *qemuMonitor) resume(ctx context.Context) error { return m.qmp.call(ctx, "cont") }
 
+// reach has nothing to do: a port is the same in each monitor.
+func (m *qemuMonitor) reach(context.Context) error { return nil }
+
 func (m *qemuMonitor) stuck() <-chan struct{} { return m.qmp.stuck }
 
 func (m *qemuMonitor) close() {

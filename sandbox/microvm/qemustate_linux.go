@@ -20,9 +20,13 @@ const stateName = "state"
 // otherwise, since its owner might be far away.
 const noBound = 1 << 50
 
-// save has QEMU write a machine down that stands still, and copies what it writes to w.
-// The machine stands still afterwards, after an error too.
-func (m *qemuMonitor) save(ctx context.Context, w io.Writer) error {
+// save has QEMU write a machine down that stands still, devices included, and copies what it
+// writes to w.
+func (m *qemuMonitor) save(ctx context.Context, _ *orders, w io.Writer) ([]byte, error) {
+	return nil, m.write(ctx, w)
+}
+
+func (m *qemuMonitor) write(ctx context.Context, w io.Writer) error {
 	if m.saved { // it is written down again only after it has run: nothing inside does
 		if err := errors.Join(m.resume(ctx), m.pause(ctx)); err != nil {
 			return err
@@ -101,8 +105,8 @@ func ignored(first, second error) error {
 	return second
 }
 
-// errRefused is of what QEMU itself does not go on with.
-var errRefused = errors.New("QEMU gave it up")
+// errRefused is of what a monitor itself does not go on with.
+var errRefused = errors.New("the machine monitor gave it up")
 
 // source is a reader that notes why it failed.
 type source struct {

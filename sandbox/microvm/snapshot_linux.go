@@ -3,6 +3,7 @@
 package microvm
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,6 +15,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/caisson-run/caisson/guest/boot"
 	"github.com/caisson-run/caisson/guest/wire"
@@ -28,7 +30,8 @@ var (
 
 // What is in a snapshot, beside the disks that belong to the machine.
 const (
-	memoryFile  = "memory"       // the machine's memory and devices, as its monitor has them
+	memoryFile  = "memory"       // the machine's memory, as its monitor has it
+	devicesFile = "devices"      // what its devices are, where that is not in there
 	machineFile = "machine.json" // a written
 )
 
@@ -41,13 +44,17 @@ type written struct {
 	Files bool `json:"files,omitempty"`
 	// Mark begins sessions with its agent.
 	Mark string `json:"mark,omitempty"`
-	// Size and Digest are those of its memory. QEMU trusts what it reads.
-	Size   int64  `json:"size,omitempty"`
-	Digest string `json:"digest,omitempty"`
+	// Size and Digest are those of its memory, DevicesSize and DevicesDigest those of its
+	// devices, where they lie beside it. A monitor trusts what it reads.
+	Size          int64  `json:"size,omitempty"`
+	Digest        string `json:"digest,omitempty"`
+	DevicesSize   int64  `json:"devices_size,omitempty"`
+	DevicesDigest string `json:"devices_digest,omitempty"`
 	// Packed are the sizes of its disks as they were packed, by their serials.
 	Packed map[string]int64 `json:"packed,omitempty"`
 
-	dir string
+	dir             string
+	memory, devices *os.File // while a machine goes on from them
 }
 
 // maxMachineFile is in bytes.
@@ -83,6 +90,12 @@ func readWritten(dir string) (*written, error) {
 		return w, nil
 	}
 	if err := w.sized(memoryFile, w.Size); err != nil {
+		return nil, err
+	}
+	if w.DevicesSize == 0 {
+		return w, nil
+	}
+	if err := w.sized(devicesFile, w.DevicesSize); err != nil {
 		return nil, err
 	}
 	return w, nil
@@ -180,13 +193,19 @@ func (i *instance) memory(ctx context.Context, dir string, w *written) error {
 		return err
 	}
 	defer f.Close()
-	to := &summing{w: f, sum: sha256.New(), left: maxStream(i.box.made.Memory)}
-	err = i.monitor.save(ctx, to)
+	kept := &sparse{f: f}
+	to := &summing{w: kept, sum: sha256.New(), left: maxStream(i.box.made.Memory)}
+	devices, err := i.monitor.save(ctx, i.orders, to)
 	if errors.Is(err, errStalled) { // so it is with all else that it is asked
 		i.box.stop()
 	}
 	w.Mark, w.Size, w.Digest = i.mark.String(), to.size, hex.EncodeToString(to.sum.Sum(nil))
-	return errors.Join(err, f.Close())
+	if err == nil && len(devices) > 0 {
+		sum := sha256.Sum256(devices)
+		w.DevicesSize, w.DevicesDigest = int64(len(devices)), hex.EncodeToString(sum[:])
+		err = os.WriteFile(filepath.Join(dir, devicesFile), devices, 0o600)
+	}
+	return errors.Join(err, kept.end(), f.Close())
 }
 
 // maxStream bounds what a monitor writes of a machine of that many MiB: its memory, some
@@ -212,41 +231,111 @@ func (s *summing) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Restore makes a machine that goes on from a snapshot.
+// Restore makes a machine that goes on from a snapshot, with the monitor that has written it.
 func (d *Driver) Restore(ctx context.Context, s *sandbox.Spec, dir string) (sandbox.Instance, error) {
-	if !d.vmm.snapshots() && d.opts.monitor == withFirecracker {
-		return nil, errNoSnapshots
-	}
-	if !d.vmm.snapshots() { // QEMU's, from before there was a Firecracker here
-		d = &Driver{opts: d.opts, kernels: d.kernels, vmm: &qemu{machine: d.opts.Machine}}
-	}
 	w, err := readWritten(dir)
+	if err == nil {
+		d, err = d.by(w)
+	}
+	if err == nil {
+		err = w.open()
+	}
 	if err != nil {
 		return nil, err
 	}
+	defer w.close()
 	return d.start(ctx, s, w)
+}
+
+// by is the driver with the monitor that has written a machine down, which knows its memory
+// alone. Files are any monitor's.
+func (d *Driver) by(w *written) (*Driver, error) {
+	// Before there was another it was not named.
+	if name := cmp.Or(w.Kind, qemuName); w.remembers() && name != d.vmm.name() {
+		o, _ := d.vmm.(*oneOf)
+		if o == nil {
+			return nil, misfits("by " + sandbox.Quoted(name) + ", another machine monitor")
+		}
+		at := slices.IndexFunc(o.all, func(v vmm) bool { return v.name() == name })
+		if at < 0 {
+			return nil, misfits("by " + sandbox.Quoted(name) + ", another machine monitor")
+		}
+		d = &Driver{opts: d.opts, kernels: d.kernels, vmm: o.all[at], kvm: d.kvm}
+	}
+	if _, why, _ := d.vmm.program(); w.remembers() && why != "" {
+		return nil, misfits("by " + d.vmm.name() + ", and " + why)
+	}
+	return d, nil
+}
+
+// open opens what a machine goes on from, for as long as it takes to do so. Its devices are
+// read whole: they are few.
+func (w *written) open() (err error) {
+	if !w.remembers() {
+		return nil
+	}
+	if w.memory, err = os.Open(filepath.Join(w.dir, memoryFile)); err != nil {
+		return unkept(err)
+	}
+	if w.DevicesSize == 0 {
+		return nil
+	}
+	if w.devices, err = os.Open(filepath.Join(w.dir, devicesFile)); err != nil {
+		w.close()
+		return unkept(err)
+	}
+	sum := sha256.New()
+	if _, err = io.Copy(sum, io.NewSectionReader(w.devices, 0, w.DevicesSize)); err != nil {
+		err = unkept(err)
+	} else if hex.EncodeToString(sum.Sum(nil)) != w.DevicesDigest {
+		err = notAsWritten(devicesFile, nil)
+	}
+	if err != nil {
+		w.close()
+	}
+	return err
+}
+
+func (w *written) close() {
+	w.memory.Close()
+	w.devices.Close()
+}
+
+// checked reads what was written, and its end is an error where it is not as it was.
+type checked struct {
+	io.Reader
+	sum    hash.Hash
+	digest string
+}
+
+// Read implements io.Reader.
+func (c *checked) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.sum.Write(p[:n])
+	if err == io.EOF && hex.EncodeToString(c.sum.Sum(nil)) != c.digest {
+		err = misfit("it is not as it was written")
+	}
+	return n, err
 }
 
 // goOnFrom has a machine that has not begun go on from its memory.
 func (i *instance) goOnFrom(ctx context.Context, w *written, s *sandbox.Spec) error {
-	f, err := os.Open(filepath.Join(w.dir, memoryFile))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	sum := sha256.New()
-	if err := i.monitor.load(ctx, io.TeeReader(io.LimitReader(f, w.Size), sum)); err != nil {
+	r := &checked{Reader: io.NewSectionReader(w.memory, 0, w.Size), sum: sha256.New(), digest: w.Digest}
+	// Until that is over the monitor has it, in its box, and nothing of it has run.
+	if err := i.monitor.load(ctx, r); err != nil {
 		// What passes, as a disk that cannot be read, is no reason to lose the memory.
 		if errors.Is(err, errRefused) || errors.Is(err, errMonitorGone) && i.box.gaveUp(ctx) {
 			err = fmt.Errorf("%w: %w", sandbox.ErrMisfit, err)
 		}
 		return err
 	}
-	// Up to here the monitor has it, in its box, and nothing of it has run.
-	if hex.EncodeToString(sum.Sum(nil)) != w.Digest {
-		return misfit("it is not as it was written")
-	}
 	return i.goOn(ctx, s)
+}
+
+// misfits says how memory was kept that does not go on here.
+func misfits(how string) error {
+	return &sandbox.Error{Op: "resume sandbox", Kind: sandbox.ErrUnsupported, Problem: "its memory was kept " + how,
+		Hint: "go on where it was written down, or make a new sandbox", Cause: sandbox.ErrMisfit}
 }
 
 func misfit(why string) error { return fmt.Errorf("%w: %s", sandbox.ErrMisfit, why) }

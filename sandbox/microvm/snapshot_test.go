@@ -64,14 +64,24 @@ func (m *machine) firstDraws(name string) []string {
 
 // TestSnapshot writes a machine down and goes on with it: itself, and two copies, which
 // have names and random numbers of their own from the first moment on.
-func TestSnapshot(t *testing.T) {
+func TestSnapshot(t *testing.T) { snapshotOf(t, newDriver(t, microvm.Micro)) }
+
+// On the program that stands for Firecracker. What a machine writes down is told by a session
+// that goes on over it, which its connection does not.
+func TestFirecrackerSnapshot(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestFirecrackerFork writes one down: make test-vm")
+	}
+	snapshotOf(t, newFirecracker(t))
+}
+
+func snapshotOf(t *testing.T, d sandbox.Driver) {
 	goroutines := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, goroutines) })
-	d := newDriver(t, microvm.Micro)
 	// With one processor copies would draw the same: there is one order to draw in.
 	host := hostDir(t)
 	m := start(t, d, newSpec(t, func(s *sandbox.Spec) {
-		s.Limits.CPUs = 1
+		s.Snapshots, s.Limits.CPUs = true, 1
 		s.Mounts = []sandbox.Mount{source(t, host, "/cow", sandbox.CopyOnWrite), source(t, filepath.Join(host, "a"), "/home/user/two", sandbox.CopyOnWrite)}
 	}))
 	if got := m.sh("cat /etc/hostname"); got != "sandbox\n" {
@@ -195,6 +205,13 @@ func refusedSnapshots(t *testing.T, d sandbox.Driver, s *sandbox.Spec, dir strin
 	}
 	flipped := bytes.Clone(memory)
 	flipped[len(flipped)/2] ^= 1
+	noMachine := "machine monitor ended"
+	devices, err := os.ReadFile(filepath.Join(dir, "devices"))
+	if err == nil { // Firecracker reads neither before caisson has
+		noMachine = "not as it was written"
+	} else if !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
 	for name, tt := range map[string]struct {
 		memory []byte
 		told   string
@@ -204,7 +221,7 @@ func refusedSnapshots(t *testing.T, d sandbox.Driver, s *sandbox.Spec, dir strin
 	}{
 		"cut":                 {memory: memory[:len(memory)/2], kind: sandbox.ErrMisfit, want: "not on the disk as it was written"},
 		"changed":             {memory: flipped, kind: sandbox.ErrMisfit, want: "not as it was written"},
-		"no machine":          {memory: make([]byte, len(memory)), kind: sandbox.ErrMisfit, want: "machine monitor ended"},
+		"no machine":          {memory: make([]byte, len(memory)), kind: sandbox.ErrMisfit, want: noMachine},
 		"nonsense":            {told: "]", kind: sandbox.ErrMisfit, want: "machine.json is not on the disk as it was written"},
 		"another monitor":     {told: strings.Replace(string(told), `"monitor":"`, `"monitor":"1`, 1), kind: sandbox.ErrMisfit, want: "another version of the machine monitor"},
 		"another kernel":      {told: strings.Replace(string(told), `"boot":"initrd-`, `"boot":"initrd-1`, 1), kind: sandbox.ErrMisfit, want: "another kernel"},
@@ -219,6 +236,9 @@ func refusedSnapshots(t *testing.T, d sandbox.Driver, s *sandbox.Spec, dir strin
 		}
 		err := errors.Join(os.WriteFile(filepath.Join(at, "memory"), tt.memory, 0o600), os.WriteFile(filepath.Join(at, "machine.json"), []byte(tt.told), 0o600),
 			os.Link(filepath.Join(dir, "copies"), filepath.Join(at, "copies")), os.Link(filepath.Join(dir, "scratch"), filepath.Join(at, "scratch")))
+		if devices != nil {
+			err = errors.Join(err, os.WriteFile(filepath.Join(at, "devices"), devices, 0o600))
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -98,7 +98,7 @@ func (d *Driver) start(ctx context.Context, s *sandbox.Spec, from *written) (_ s
 // leaveNothing removes what a machine had in its state directory.
 func leaveNothing(stateDir string) error {
 	var errs []error
-	for _, name := range []string{socketDir(stateDir), filepath.Join(stateDir, copiesSerial), filepath.Join(stateDir, scratchSerial)} {
+	for _, name := range []string{socketDir(stateDir), filepath.Join(stateDir, copiesSerial), filepath.Join(stateDir, scratchSerial), filepath.Join(stateDir, fcMemoryFile)} {
 		errs = append(errs, os.RemoveAll(name))
 	}
 	return errors.Join(errs...)

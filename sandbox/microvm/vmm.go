@@ -18,10 +18,10 @@ type vmm interface {
 	name() string
 	// program is its file on this host; without one, why says so and remedy how to get it.
 	program() (file, why, remedy string)
-	// snapshots says whether its machines can be written down.
-	snapshots() bool
-	// rates says whether it bounds how much its machines' disks do in a second.
-	rates() bool
+	// taps says whether its machines' network card is a TAP of this host's kernel.
+	taps() bool
+	// rate says how it bounds how much its machines' disks do in a second.
+	rate() string
 	// prepare makes what a monitor for s will be spoken to by, in dir, which is new and
 	// empty and which it sees as boxSockets. What the machine's console says goes to c.
 	prepare(dir string, s *sandbox.Spec, c *console) (monitor, error)
@@ -46,9 +46,16 @@ type monitor interface {
 	// twice.
 	pause(ctx context.Context) error
 	resume(ctx context.Context) error
-	// save writes a machine whose processors stand still to w, and they do so afterwards,
-	// after an error too. load has one that is incoming go on from there: it stands still.
-	save(ctx context.Context, w io.Writer) error
+	// reach is called when the sandbox of a machine that was let go on does so, too: its agent
+	// can be spoken to from there on.
+	reach(ctx context.Context) error
+	// save writes the memory of a machine that stands still to w, and returns what its devices
+	// are where they are not in there. It stands still afterwards, after an error too. Its
+	// processors may run meanwhile, and its first process take orders.
+	save(ctx context.Context, o *orders, w io.Writer) (devices []byte, err error)
+	// load has a machine that is incoming stand where it was written down. It reads its memory
+	// from r to the end, which is an error where that is not as it was written. What a monitor
+	// is shown of a snapshot itself is the very file.
 	load(ctx context.Context, r io.Reader) error
 	// stuck is closed when the machine stands still as its disk cannot be written to, once it
 	// is connected; nil where the machine is told instead.

@@ -8,10 +8,12 @@ package firecrackertest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"path"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -26,10 +28,21 @@ type API struct {
 	// nil.
 	Start func(*Machine) error
 	State func(paused bool) error
+	// Create writes the machine, which is paused, to two files, and Load makes one of them
+	// that is. Rate bounds a drive from there on. They may be nil.
+	Create func(m *Machine, devices, memory string) error
+	Load   func(devices, memory string) (*Machine, error)
+	Rate   func(Drive) error
+	// Dead is called when a machine could not be loaded, once that was answered: such a
+	// Firecracker ends. It may be nil.
+	Dead func(error)
 
-	mu      sync.Mutex
-	machine Machine
-	runs    bool
+	mu         sync.Mutex
+	machine    Machine
+	configured bool // something of a machine was asked for
+	runs       bool
+	paused     bool
+	dead       error
 }
 
 // Machine is what was asked for.
@@ -56,9 +69,30 @@ type Machine struct {
 
 // Drive is a disk.
 type Drive struct {
-	ID       string `json:"drive_id"`
-	File     string `json:"path_on_host"`
-	ReadOnly bool   `json:"is_read_only"`
+	ID       string      `json:"drive_id"`
+	File     string      `json:"path_on_host"`
+	ReadOnly bool        `json:"is_read_only"`
+	Rate     RateLimiter `json:"rate_limiter"`
+}
+
+// RateLimiter is how much a drive does.
+type RateLimiter struct {
+	Bandwidth Bucket `json:"bandwidth"` // in bytes
+	Ops       Bucket `json:"ops"`
+}
+
+// Bucket holds Size tokens, and is full again after Refill milliseconds. One of 0 is no bound.
+type Bucket struct {
+	Size   int64 `json:"size"`
+	Refill int64 `json:"refill_time"`
+}
+
+// PerSecond is how many tokens there are in a second; 0 is no bound.
+func (b Bucket) PerSecond() int64 {
+	if b.Size <= 0 || b.Refill <= 0 {
+		return 0
+	}
+	return max(b.Size*1000/b.Refill, 1)
 }
 
 // Card is a network card.
@@ -82,16 +116,32 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer, err = a.do(r.Method+" "+r.URL.Path, body)
 	}
 	w.Header().Set("Content-Type", "application/json")
+	status := http.StatusOK
 	switch {
 	case err != nil:
-		w.WriteHeader(http.StatusBadRequest)
+		status = http.StatusBadRequest
 		answer = map[string]string{"fault_message": err.Error()}
 	case answer == nil:
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	_ = json.NewEncoder(w).Encode(answer)
+	b, _ := json.Marshal(answer)
+	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+	w.WriteHeader(status)
+	_, _ = w.Write(b)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.dead != nil && a.Dead != nil {
+		_ = http.NewResponseController(w).Flush()
+		a.Dead(a.dead)
+	}
 }
+
+// What is asked for at the wrong time is refused in these words.
+var (
+	errBefore = errors.New("The requested operation is not supported before starting the microVM.")
+	errAfter  = errors.New("The requested operation is not supported after starting the microVM.")
+)
 
 // do does what is asked for, where the state allows it.
 func (a *API) do(what string, body []byte) (answer any, err error) {
@@ -100,16 +150,28 @@ func (a *API) do(what string, body []byte) (answer any, err error) {
 	if what == "GET /version" {
 		return map[string]string{"firecracker_version": a.Version}, nil
 	}
-	if what == "PATCH /vm" {
-		return nil, a.state(body)
+	if a.dead != nil {
+		return nil, a.dead
 	}
-	if !strings.HasPrefix(what, "PUT ") {
+	verb, at, _ := strings.Cut(what, " ")
+	switch running := what == "PATCH /vm" || what == "PUT /snapshot/create" || strings.HasPrefix(what, "PATCH /drives/"); {
+	case !running && verb != "PUT":
 		return nil, fmt.Errorf("there is no %s", what)
+	case running && !a.runs:
+		return nil, errBefore
+	case !running && a.runs:
+		return nil, errAfter
+	case what == "PATCH /vm":
+		return nil, a.state(body)
+	case what == "PUT /snapshot/create":
+		return nil, a.create(body)
+	case what == "PUT /snapshot/load":
+		return nil, a.load(body)
+	case running:
+		return nil, a.rate(path.Base(at), body)
 	}
-	if a.runs {
-		return nil, fmt.Errorf("the operation is not supported after starting the microVM: %s", what)
-	}
-	return nil, a.put(strings.TrimPrefix(what, "PUT "), body)
+	a.configured = a.configured || at != "/actions"
+	return nil, a.put(at, body)
 }
 
 func (a *API) put(what string, body []byte) error {
@@ -172,13 +234,13 @@ func (a *API) state(body []byte) error {
 	if err := json.Unmarshal(body, &s); err != nil || s.State != "Paused" && s.State != "Resumed" {
 		return fmt.Errorf("there is no state %q: %v", s.State, err)
 	}
-	if !a.runs {
-		return fmt.Errorf("the operation is not supported before starting the microVM: PATCH /vm")
+	if a.State != nil {
+		if err := a.State(s.State == "Paused"); err != nil {
+			return err
+		}
 	}
-	if a.State == nil {
-		return nil
-	}
-	return a.State(s.State == "Paused")
+	a.paused = s.State == "Paused"
+	return nil
 }
 
 // Asked is what was asked for so far, and whether the machine was started.

@@ -4,14 +4,17 @@ package firecrackertest
 
 import (
 	"bufio"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,7 +34,7 @@ func Main(khz int) {
 	if len(os.Args) == 0 || filepath.Base(os.Args[0]) != Name {
 		return
 	}
-	d := &double{khz: khz, refused: map[string]bool{}}
+	d := &double{khz: khz, refused: map[string]bool{}, inside: map[net.Conn]bool{}}
 	if err := d.run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "firecracker:", err)
 		os.Exit(1)
@@ -43,12 +46,15 @@ func Main(khz int) {
 type double struct {
 	khz   int
 	dir   string // of its sockets
-	qmp   net.Conn
+	qmp   *net.UnixConn
 	lines *bufio.Reader // of qmp
 	ended chan error
+	ram   *os.File // the machine's memory; nil where it cannot be written down
+	saved bool     // it was written down, and has not run since
 
 	mu      sync.Mutex
-	refused map[string]bool // ports that were asked for once
+	refused map[string]bool   // ports that were asked for once
+	inside  map[net.Conn]bool // connections to the machine; those that it has lost are false
 }
 
 // run serves until the machine has ended.
@@ -73,7 +79,8 @@ func (d *double) run(args []string) error {
 		return err
 	}
 	d.dir, d.ended = filepath.Dir(*socket), make(chan error, 1)
-	go func() { d.ended <- http.Serve(l, &API{Version: "1.15.0", Start: d.start, State: d.state}) }()
+	api := &API{Version: "1.15.0", Start: d.start, State: d.state, Create: d.create, Load: d.load, Rate: d.rate, Dead: func(err error) { d.ended <- err }}
+	go func() { d.ended <- http.Serve(l, api) }()
 	return <-d.ended
 }
 
@@ -93,19 +100,32 @@ func filter() error {
 
 // start boots the machine in QEMU, and listens for connections to it.
 func (d *double) start(m *Machine) error {
+	if err := d.makeMemory(m); err != nil {
+		return err
+	}
+	return d.begin(m)
+}
+
+// begin starts QEMU, with more arguments.
+func (d *double) begin(m *Machine, more ...string) error {
 	l, err := net.Listen("unix", m.Vsock.Socket)
 	if err != nil {
 		return err
 	}
-	q := exec.Command("qemu-system-x86_64", d.arguments(m)...)
+	q := exec.Command("qemu-system-x86_64", append(d.arguments(m), more...)...)
 	q.Stdout, q.Stderr = os.Stdout, os.Stderr
+	if d.ram != nil {
+		q.ExtraFiles = []*os.File{d.ram}
+	}
 	if err := q.Start(); err != nil {
 		return err
 	}
 	go func() { d.ended <- q.Wait() }()
-	if d.qmp, err = d.dial("qmp"); err != nil {
+	c, err := d.dial("qmp")
+	if err != nil {
 		return err
 	}
+	d.qmp = c.(*net.UnixConn)
 	d.lines = bufio.NewReader(d.qmp)
 	if err := d.command("qmp_capabilities"); err != nil {
 		return err
@@ -128,22 +148,26 @@ func (d *double) start(m *Machine) error {
 func (d *double) arguments(m *Machine) []string {
 	// QEMU without a vhost-vsock of the host has no vsock device: the channel is a port. It
 	// has no keyboard's controller to restart by, and its processor no timer of its own.
-	line := strings.ReplaceAll(strings.ReplaceAll(m.Boot.Arguments, boot.ChannelVsock, ""), "reboot=k", "reboot=t")
+	line := strings.ReplaceAll(strings.ReplaceAll(m.Boot.Arguments, boot.ChannelVsock, boot.ChannelPorts), "reboot=k", "reboot=t")
 	line += fmt.Sprintf(" tsc=reliable no_timer_check tsc_early_khz=%d", d.khz)
 	in := func(name string) string { return filepath.Join(d.dir, name) }
-	all := []string{
+	var all []string
+	if d.ram != nil {
+		all = []string{"-object", fmt.Sprintf("memory-backend-file,id=ram,size=%dM,mem-path=/proc/self/fd/3,share=on", m.Config.Memory), "-machine", "memory-backend=ram"}
+	}
+	all = append(all, []string{
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-accel", "tcg,tb-size=128", "-cpu", "max",
 		"-M", "microvm,acpi=on,rtc=on,pit=on,pic=on,isa-serial=on,usb=off", "-m", fmt.Sprint(m.Config.Memory), "-smp", fmt.Sprint(m.Config.Processors),
 		"-serial", "stdio", "-qmp", "unix:" + in("qmp") + ",server=on,wait=off",
 		"-device", "virtio-serial-device,bus=virtio-mmio-bus.6", "-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-device,rng=rng,bus=virtio-mmio-bus.7",
 		"-kernel", m.Boot.Kernel, "-initrd", m.Boot.Initrd, "-append", line,
-	}
-	for name := range boot.VsockPorts() {
+	}...)
+	for _, name := range slices.Sorted(maps.Keys(boot.VsockPorts())) { // their numbers are in its memory
 		all = append(all, "-chardev", "socket,id="+name+",server=on,wait=off,path="+in(name), "-device", "virtserialport,chardev="+name+",name="+name)
 	}
 	for i, disk := range m.Drives {
 		only := map[bool]string{true: "on", false: "off"}[disk.ReadOnly]
-		all = append(all, "-drive", "id="+disk.ID+",if=none,format=raw,file.locking=off,readonly="+only+",file="+disk.File,
+		all = append(all, "-drive", "id="+disk.ID+",if=none,format=raw,file.locking=off,readonly="+only+",file="+disk.File+throttle(disk.Rate),
 			"-device", fmt.Sprintf("virtio-blk-device,drive=%s,bus=virtio-mmio-bus.%d", disk.ID, 5-i))
 	}
 	for i, c := range m.Cards {
@@ -164,20 +188,61 @@ func (d *double) dial(name string) (c net.Conn, err error) {
 	return nil, err
 }
 
+// throttle is what QEMU is told of a drive's rate.
+func throttle(r RateLimiter) (s string) {
+	for name, n := range map[string]int64{"bps": r.Bandwidth.PerSecond(), "iops": r.Ops.PerSecond()} {
+		if n > 0 {
+			s += fmt.Sprintf(",throttling.%s-total=%d", name, n)
+		}
+	}
+	return s
+}
+
+func (d *double) rate(drive Drive) error {
+	bps, iops := drive.Rate.Bandwidth.PerSecond(), drive.Rate.Ops.PerSecond()
+	_, err := d.ask("block_set_io_throttle", map[string]any{"device": drive.ID, "bps": bps, "bps_rd": 0, "bps_wr": 0, "iops": iops, "iops_rd": 0, "iops_wr": 0}, nil)
+	return err
+}
+
 // command gives QEMU a command and waits for its answer.
 func (d *double) command(name string) error {
-	if _, err := fmt.Fprintf(d.qmp, "{\"execute\": %q}\n", name); err != nil {
-		return err
+	_, err := d.ask(name, nil, nil)
+	return err
+}
+
+// ask is command, with arguments and a file that goes with it, for what is answered.
+func (d *double) ask(name string, arguments map[string]any, file *os.File) (json.RawMessage, error) {
+	what := map[string]any{"execute": name}
+	if arguments != nil {
+		what["arguments"] = arguments
+	}
+	b, err := json.Marshal(what)
+	if err != nil {
+		return nil, err
+	}
+	var rights []byte
+	if file != nil {
+		rights = unix.UnixRights(int(file.Fd()))
+	}
+	if _, _, err := d.qmp.WriteMsgUnix(append(b, '\n'), rights, nil); err != nil {
+		return nil, err
 	}
 	for {
-		line, err := d.lines.ReadString('\n')
-		switch {
+		line, err := d.lines.ReadBytes('\n')
+		if err != nil {
+			return nil, err
+		}
+		var a struct {
+			Return json.RawMessage `json:"return"`
+			Error  json.RawMessage `json:"error"`
+		}
+		switch err := json.Unmarshal(line, &a); {
 		case err != nil:
-			return err
-		case strings.Contains(line, `"return"`):
-			return nil
-		case strings.Contains(line, `"error"`):
-			return fmt.Errorf("%s: %s", name, line)
+			return nil, err
+		case a.Error != nil:
+			return nil, fmt.Errorf("%s: %s", name, a.Error)
+		case a.Return != nil:
+			return a.Return, nil
 		}
 	}
 }
@@ -186,6 +251,7 @@ func (d *double) state(paused bool) error {
 	if paused {
 		return d.command("stop")
 	}
+	d.saved = false
 	return d.command("cont")
 }
 
@@ -205,15 +271,67 @@ func (d *double) join(c net.Conn) {
 		if err != nil {
 			return
 		}
-		defer inside.Close()
-		if _, err := fmt.Fprintf(c, "OK %d\n", 1<<30); err != nil {
-			return
+		d.keep(inside, c)
+		return
+	}
+}
+
+// keep carries a connection. Who has it hears that the machine has lost it once something is
+// sent.
+func (d *double) keep(inside, c net.Conn) {
+	defer inside.Close()
+	d.mu.Lock()
+	d.inside[inside] = true
+	d.mu.Unlock()
+	if _, err := fmt.Fprintf(c, "OK %d\n", 1<<30); err != nil {
+		return
+	}
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		_, _ = io.Copy(inside, c)
+		inside.Close()
+	}()
+	_, _ = io.Copy(c, inside)
+	d.mu.Lock()
+	lost := !d.inside[inside]
+	delete(d.inside, inside)
+	d.mu.Unlock()
+	if lost {
+		<-sent
+	}
+}
+
+// lose has the machine lose all connections, and waits until QEMU has seen it: what it tells the
+// machine of that changes its memory.
+func (d *double) lose() error {
+	d.mu.Lock()
+	for c := range d.inside {
+		d.inside[c] = false
+		c.Close()
+	}
+	d.mu.Unlock()
+	for {
+		b, err := d.ask("query-chardev", nil, nil)
+		if err != nil {
+			return err
 		}
-		go func() {
-			_, _ = io.Copy(inside, c)
-			inside.Close()
-		}()
-		_, _ = io.Copy(c, inside)
+		var all []struct {
+			Label string `json:"label"`
+			File  string `json:"filename"`
+		}
+		if err := json.Unmarshal(b, &all); err != nil {
+			return err
+		}
+		joined := false
+		for _, c := range all {
+			_, port := boot.VsockPorts()[c.Label]
+			joined = joined || port && !strings.HasPrefix(c.File, "disconnected:")
+		}
+		if !joined {
+			return nil
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package microvm_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-run/caisson/guest/boot"
+	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/sandbox/microvm"
+	"github.com/caisson-run/caisson/sandbox/microvm/firecrackertest"
+)
+
+// A Firecracker in hostile hands puts what it likes where it is to write its machine. Caisson
+// reads a file of that directory itself, of a bounded length, and no other.
+func TestHostileSnapshot(t *testing.T) {
+	for name, tt := range map[string]struct {
+		devices []byte
+		make    func(at string, memory *os.File) error
+		says    string // the guest, to what it is ordered
+		want    string
+	}{
+		"as it should":        {devices: []byte("x")},
+		"nothing":             {want: "no such file"},
+		"an empty file":       {devices: []byte{}, want: "no file of at most"},
+		"a long file":         {devices: make([]byte, 1<<20), want: "no file of at most"},
+		"a file of holes":     {devices: []byte("x"), make: func(at string, _ *os.File) error { return os.Truncate(at, 1<<40) }, want: "no file of at most"},
+		"a pipe":              {make: func(at string, _ *os.File) error { return unix.Mkfifo(at, 0o600) }, want: "no file of at most"},
+		"a directory":         {make: func(at string, _ *os.File) error { return os.Mkdir(at, 0o700) }, want: "no file of at most"},
+		"a link":              {make: func(at string, _ *os.File) error { return os.Symlink("/etc/passwd", at) }, want: "symbolic links"},
+		"a guest that sent":   {says: `"sent": 5`, devices: []byte("x"), want: "of 5 bytes"},
+		"a guest that lies":   {says: `"sent": -1`, devices: []byte("x"), want: "of -1 bytes"},
+		"a guest with a port": {says: `"error": "a port"`, devices: []byte("x"), want: "a port"},
+		"little memory":       {devices: []byte("x"), make: func(_ string, m *os.File) error { return m.Truncate(5) }, want: "not written all of its machine's memory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dial := serve(t, &firecrackertest.API{Version: "1.15.0"})
+			if err := microvm.StartFirecracker(t.Context(), dial); err != nil {
+				t.Fatal(err)
+			}
+			memory, dir := savePlace(t, tt.devices)
+			if tt.make != nil {
+				if err := tt.make(filepath.Join(dir.Name(), "devices"), memory); err != nil {
+					t.Fatal(err)
+				}
+			}
+			guest := obedient(t)
+			if tt.says != "" {
+				guest = guestSays(t, func(o boot.Order) string { return fmt.Sprintf("{\"id\": %d, %s}\n", o.ID, tt.says) })
+			}
+			_, err := microvm.SaveFirecracker(t.Context(), dial, guest, memory, dir, io.Discard)
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// What is not as it was written is not loaded: Firecracker trusts it.
+func TestFalseMemoryIsNotLoaded(t *testing.T) {
+	loaded := false
+	dial := serve(t, &firecrackertest.API{Version: "1.15.0", Load: func(string, string) (*firecrackertest.Machine, error) {
+		loaded = true
+		return nil, errors.New("no such machine")
+	}})
+	broken := errors.New("not as it was written")
+	if err := microvm.LoadFirecracker(t.Context(), dial, io.MultiReader(strings.NewReader("memory"), failingReader{broken}), 0, 0); !errors.Is(err, broken) || loaded {
+		t.Errorf("%v; it was loaded: %v", err, loaded)
+	}
+	if err := microvm.LoadFirecracker(t.Context(), dial, strings.NewReader("memory"), 0, 0); !errors.Is(err, microvm.ErrRefused) || !strings.Contains(err.Error(), "no such machine") || !loaded {
+		t.Errorf("%v; it was loaded: %v", err, loaded)
+	}
+}
+
+type failingReader struct{ err error }
+
+func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
+
+// All disks together never do more than what was asked for, and hardly less.
+func TestBuckets(t *testing.T) {
+	for _, disks := range []int64{1, 2, 3} {
+		for _, all := range []int64{1, 2, 3, 7, 25, 999, 4096, 1 << 20, 1<<30 + 1, 1 << 50} {
+			size, refill := microvm.BucketOf(all, disks)
+			if size < 1 || refill < 1 {
+				t.Fatalf("%d of %d disks: %d in %d ms is no bound", all, disks, size, refill)
+			}
+			if rate := float64(disks) * float64(size) * 1000 / float64(refill); rate > float64(all) || rate < 0.7*float64(all) {
+				t.Errorf("%d of %d disks: %d in %d ms is %.1f in a second", all, disks, size, refill, rate)
+			}
+			if size > max(all/disks/10, 1) {
+				t.Errorf("%d of %d disks: %d at once", all, disks, size)
+			}
+		}
+	}
+	if size, refill := microvm.BucketOf(0, 2); size != 0 || refill != 0 {
+		t.Errorf("no bound is %d in %d ms", size, refill)
+	}
+}
+
+// Memory that is free takes no room, and the file is the same.
+func TestSparseMemory(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "memory"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	random := rand.New(rand.NewPCG(1, 2))
+	all := make([]byte, 8<<20)
+	all[0], all[3<<20], all[3<<20+4095], all[5<<20+1] = 1, 2, 3, 4
+	var pieces [][]byte
+	for at := 0; at < len(all); {
+		n := min(len(all)-at, []int{1, 4095, 4096, 32 << 10, 100_000}[random.IntN(5)])
+		pieces = append(pieces, all[at:at+n])
+		at += n
+	}
+	if err := microvm.Kept(f, pieces...); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(f.Name())
+	if err != nil || !bytes.Equal(got, all) {
+		t.Errorf("%d bytes are another %d, %v", len(all), len(got), err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Blocks*512 > 1<<20 {
+		t.Errorf("it takes %d blocks, %v", st.Blocks, err)
+	}
+}
+
+// What a machine's memory is written to is a file of its length, and neither that nor another
+// can be made longer than it or the disk; one that is not to be written down has none.
+func TestPlaceOfMemory(t *testing.T) {
+	for _, writes := range []bool{false, true} {
+		dir := t.TempDir()
+		limit, mounts, err := microvm.FirecrackerBox(&sandbox.Spec{StateDir: dir, Snapshots: writes}, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(filepath.Join(dir, "memory"))
+		if !writes {
+			if !os.IsNotExist(err) || limit != 0 || strings.Contains(mounts, "memory") {
+				t.Errorf("one that is not to be written down: %v, %d, %s", err, limit, mounts)
+			}
+			continue
+		}
+		if err != nil || info.Size() != 64<<20 || info.Mode() != 0o600 || limit != 64<<20 || !strings.Contains(mounts, "/run/memory rw") {
+			t.Errorf("%+v, %v, %d, %s", info, err, limit, mounts)
+		}
+	}
+}
