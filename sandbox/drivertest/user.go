@@ -43,7 +43,7 @@ func AsUser(t *testing.T, uid uint32, test string) {
 	}
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", args...)
 	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + cmp.Or(os.Getenv("CAISSON_TEST_TMP"), diskFor("/tmp")), "HOME=/nonexistent", "V2GUEST=" + os.Getenv("V2GUEST")}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + cmp.Or(os.Getenv("CAISSON_TEST_TMP"), diskFor("/tmp")), "HOME=/nonexistent", "V2GUEST=" + os.Getenv("V2GUEST"), "V2_SLOW=" + os.Getenv("V2_SLOW")}
 	for _, kv := range os.Environ() {
 		if strings.HasPrefix(kv, "CAISSON_") { // a level's test may need to know its engine
 			cmd.Env = append(cmd.Env, kv)
