@@ -22,8 +22,11 @@ var exitTests = []test{
 }
 
 func testExitCodes(t *testing.T, s *suite, r road) {
+	w := s.fixture(t)
+	r, end := s.lasting(t, r, w)
+	defer end()
 	for code, status := range map[int]sandbox.Status{0: sandbox.StatusSuccess, 1: sandbox.StatusError, 7: sandbox.StatusError, 137: sandbox.StatusError, 255: sandbox.StatusError} {
-		o := s.fixture(t).run(t, r, "sh", "-c", "exit $0", itoa(code)).exited(t, code)
+		o := w.run(t, r, "sh", "-c", "exit $0", itoa(code)).exited(t, code)
 		if o.Status != status {
 			t.Errorf("exit code %d is %q, want %q", code, o.Status, status)
 		}
@@ -31,10 +34,13 @@ func testExitCodes(t *testing.T, s *suite, r road) {
 }
 
 func testExitSignals(t *testing.T, s *suite, r road) {
+	w := s.fixture(t)
+	r, end := s.lasting(t, r, w)
+	defer end()
 	for _, sig := range []string{"SEGV", "TERM", "KILL", "ABRT"} {
 		// A first process may be shielded from its own signals; what code is
 		// run as must not be.
-		o := s.fixture(t).run(t, r, "sh", "-c", "kill -"+sig+" $$; exit 9")
+		o := w.run(t, r, "sh", "-c", "kill -"+sig+" $$; exit 9")
 		if o.Signal != "SIG"+sig || o.ExitCode != nil || o.Status != sandbox.StatusError || o.Resource != "" {
 			t.Errorf("after SIG%s: %s", sig, o.describe())
 		}
@@ -42,15 +48,21 @@ func testExitSignals(t *testing.T, s *suite, r road) {
 }
 
 func testNotFound(t *testing.T, s *suite, r road) {
+	w := s.fixture(t)
+	r, end := s.lasting(t, r, w)
+	defer end()
 	for _, name := range []string{"no-such-program", "/usr/bin/no-such-program", "./here", "/etc/passwd/x"} {
-		s.fixture(t).run(t, r, name).exited(t, 127)
+		w.run(t, r, name).exited(t, 127)
 	}
 }
 
 func testNotExecutable(t *testing.T, s *suite, r road) {
+	w := s.fixture(t)
+	r, end := s.lasting(t, r, w)
+	defer end()
 	long := strings.Repeat("x", 300) // more than a name may have
 	for _, name := range []string{"/etc/passwd", "/usr", long, "/bin/" + long} {
-		s.fixture(t).run(t, r, name).exited(t, 126)
+		w.run(t, r, name).exited(t, 126)
 	}
 }
 

@@ -145,6 +145,8 @@ func testEnvironment(t *testing.T, s *suite, r road) {
 func testDescriptors(t *testing.T, s *suite, r road) {
 	var got []string
 	w := s.fixture(t)
+	r, end := s.lasting(t, r, w)
+	defer end()
 	w.python(t, r, `
 fds = sorted(int(n) for n in os.listdir('/proc/self/fd'))
 say([str(n) for n in fds if n > 2 and os.path.exists('/proc/self/fd/%d' % n)])`, &got)

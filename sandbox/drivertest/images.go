@@ -98,13 +98,15 @@ func (s *suite) testImage(ctx context.Context, t *testing.T, store *image.Store)
 
 func testImageRuns(t *testing.T, s *suite, r road) {
 	w := s.imageFixture(t)
+	r, end := s.lasting(t, r, w)
+	defer end()
 	if o := w.run(t, r, "sh", "-c", "cat /data/small; exit 7"); o.out != "some text\n" || o.ExitCode == nil || *o.ExitCode != 7 {
 		t.Errorf("%+v, %q, %q", o.Result, o.out, o.errs)
 	}
-	if o := s.imageFixture(t).run(t, r, "/data/no-such-program"); o.ExitCode == nil || *o.ExitCode != 127 {
+	if o := w.run(t, r, "/data/no-such-program"); o.ExitCode == nil || *o.ExitCode != 127 {
 		t.Errorf("a program that is not there: %+v", o.Result)
 	}
-	if o := s.imageFixture(t).run(t, r, "sh", "-c", "echo x > $HOME/a && cat $HOME/a && echo y > /tmp/b && cat /tmp/b && echo z > /dev/shm/c && cat /dev/shm/c").ok(t); o.out != "x\ny\nz\n" {
+	if o := w.run(t, r, "sh", "-c", "echo x > $HOME/a && cat $HOME/a && echo y > /tmp/b && cat /tmp/b && echo z > /dev/shm/c && cat /dev/shm/c").ok(t); o.out != "x\ny\nz\n" {
 		t.Errorf("scratch: %q", o.out)
 	}
 }

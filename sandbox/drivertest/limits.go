@@ -418,8 +418,11 @@ func (s *suite) startsOrRefuses(t *testing.T, r road, name string, change func(*
 // testNoLimit: a program that kills itself, or ends with a shell's code for
 // that, has met no limit.
 func testNoLimit(t *testing.T, s *suite, r road) {
+	w := s.fixture(t)
+	r, end := s.lasting(t, r, w)
+	defer end()
 	for _, script := range []string{"kill -KILL $$", "exit 137"} {
-		o := s.fixture(t).run(t, r, "sh", "-c", script)
+		o := w.run(t, r, "sh", "-c", script)
 		if o.Status != sandbox.StatusError || o.Resource != "" || len(o.LimitsHit) > 0 {
 			t.Errorf("%s: %s", script, o.describe())
 		}

@@ -98,6 +98,9 @@ func testNoDirectory(t *testing.T, s *suite, r road) {
 		change = append(change, mount(t, dir, "/mnt/written", sandbox.ReadWrite))
 	}
 	before := listing(t, dir)
+	w := s.fixture(t, change...)
+	r, end := s.lasting(t, r, w)
+	defer end()
 	for name, why := range map[string]string{
 		"/nosuch": "no such file", "/etc/passwd": "not a directory", "/usr/bin/id": "not a directory", "/dev/x": "no such file",
 		"/tmp/x": "no such file", home + "/a/b": "no such file", "/data/x": "no such file", "/data/file": "not a directory",
@@ -106,9 +109,9 @@ func testNoDirectory(t *testing.T, s *suite, r road) {
 		if !s.caps.ReadWrite && strings.HasPrefix(name, "/mnt/") {
 			continue
 		}
-		w := s.fixture(t, change...)
 		x := w.exec("pwd")
 		x.Dir = name
+		w.fresh(t)
 		res, err := r.run(timeout(t), w.spec, x)
 		if !errors.Is(err, sandbox.ErrInvalid) || !strings.HasPrefix(err.Error(), sandbox.NoDirectory(name, why).Error()) || sandbox.Hint(err) != sandbox.NoDirectoryHint {
 			t.Errorf("%s: %+v, %v (%s)", name, res, err, sandbox.Hint(err))
@@ -118,7 +121,6 @@ func testNoDirectory(t *testing.T, s *suite, r road) {
 		t.Errorf("the host's files were\n%s\nand are\n%s", before, after)
 	}
 	for name, want := range map[string]string{"/data/sub": "/data/sub", "/mnt": "/mnt", home: home, "/": "/", "/dev/shm": "/dev/shm"} {
-		w := s.fixture(t, change...)
 		x := w.exec("pwd")
 		x.Dir = name
 		if o := w.start(t, timeout(t), r, x).ok(t); o.out != want+"\n" {

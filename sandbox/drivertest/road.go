@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"testing"
 	"time"
 
 	"github.com/caisson-run/caisson/guest"
@@ -66,7 +67,11 @@ func runLiving(ctx context.Context, d sandbox.Driver, spec *sandbox.Spec, exec *
 		return nil, err
 	}
 	defer client.Close()
+	return runIn(ctx, inst, client, spec, exec)
+}
 
+// runIn runs one program in a living sandbox.
+func runIn(ctx context.Context, inst sandbox.Instance, client *guest.Client, spec *sandbox.Spec, exec *sandbox.Exec) (*sandbox.Result, error) {
 	done := make(chan struct{})
 	defer close(done)
 	if exec.Sample != nil {
@@ -117,6 +122,35 @@ func runLiving(ctx context.Context, d sandbox.Driver, spec *sandbox.Spec, exec *
 		return res, nil
 	}
 	return nil, err
+}
+
+// lasting is a road to w on which the living sandbox stays for all that runs there, until
+// it is ended: for promises about programs, that are none about a new sandbox. To make one
+// takes seconds where it is a virtual machine.
+func (s *suite) lasting(t *testing.T, r road, w *fixture) (_ road, end func()) {
+	t.Helper()
+	if r.name != living {
+		return r, func() {}
+	}
+	inst, err := s.driver.Start(timeout(t), w.spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := dial(timeout(t), inst, w.spec)
+	if err != nil {
+		_ = inst.Destroy(context.WithoutCancel(t.Context()))
+		t.Fatal(err)
+	}
+	spec := *w.spec
+	r.run = func(ctx context.Context, _ *sandbox.Spec, exec *sandbox.Exec) (*sandbox.Result, error) {
+		return runIn(ctx, inst, client, &spec, exec)
+	}
+	return r, func() {
+		client.Close()
+		if err := inst.Destroy(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func dial(ctx context.Context, inst sandbox.Instance, spec *sandbox.Spec) (*guest.Client, error) {

@@ -91,7 +91,10 @@ func testCanaries(t *testing.T, s *suite, r road) {
 		Seen    []string
 		Listing map[string][]string
 	}
-	s.fixture(t).python(t, r, `
+	w := s.fixture(t)
+	r, end := s.lasting(t, r, w)
+	defer end()
+	w.python(t, r, `
 seen = []
 for place in sys.argv[1:]:
     for top, dirs, files in os.walk(place):
@@ -110,7 +113,7 @@ say({'Seen': seen, 'Listing': listing})`, &got, canaryPlaces...)
 		}
 	}
 	// The host's own paths lead nowhere, by whatever way.
-	o := s.fixture(t).run(t, r, "sh", "-c", `for p in "$1" /proc/1/root"$1" /proc/self/root"$1" /home/user/../../"$1"; do cat "$p"; done; true`, "sh", filepath.Join(s.dir, "canary"))
+	o := w.run(t, r, "sh", "-c", `for p in "$1" /proc/1/root"$1" /proc/self/root"$1" /home/user/../../"$1"; do cat "$p"; done; true`, "sh", filepath.Join(s.dir, "canary"))
 	if strings.Contains(o.out, canary) {
 		t.Error("a file of the host was read by its path")
 	}

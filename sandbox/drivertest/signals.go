@@ -66,9 +66,8 @@ func (w *watcher) wait(t *testing.T, text string) bool {
 }
 
 // signalled runs a script and sends sig when it says "ready".
-func signalled(t *testing.T, s *suite, r road, sig syscall.Signal, script string) (outcome, string) {
+func signalled(t *testing.T, w *fixture, r road, sig syscall.Signal, script string) (outcome, string) {
 	t.Helper()
-	w := s.fixture(t)
 	// Not dash: it loses a signal that arrives while it starts a program.
 	x := w.exec("bash", "-c", script)
 	out, signals := newWatcher(), make(chan syscall.Signal)
@@ -89,8 +88,11 @@ func signalled(t *testing.T, s *suite, r road, sig syscall.Signal, script string
 // that sets wait_sigint_handler and the line that keeps the old one. Where system
 // calls are slow, that is one signal of a hundred.
 func testSignalDelivered(t *testing.T, s *suite, r road) {
+	w := s.fixture(t)
+	r, end := s.lasting(t, r, w)
+	defer end()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1, syscall.SIGHUP} {
-		o, out := signalled(t, s, r, sig, fmt.Sprintf(`trap 'echo caught; exit 5' %d; echo ready; while :; do :; done`, sig))
+		o, out := signalled(t, w, r, sig, fmt.Sprintf(`trap 'echo caught; exit 5' %d; echo ready; while :; do :; done`, sig))
 		o.exited(t, 5)
 		if !strings.Contains(out, "caught") {
 			t.Errorf("%v: %q", sig, out)
@@ -99,8 +101,11 @@ func testSignalDelivered(t *testing.T, s *suite, r road) {
 }
 
 func testSignalDefault(t *testing.T, s *suite, r road) {
+	w := s.fixture(t)
+	r, end := s.lasting(t, r, w)
+	defer end()
 	for sig, name := range map[syscall.Signal]string{syscall.SIGTERM: "SIGTERM", syscall.SIGINT: "SIGINT", syscall.SIGKILL: "SIGKILL"} {
-		o, _ := signalled(t, s, r, sig, "echo ready; exec sleep 600")
+		o, _ := signalled(t, w, r, sig, "echo ready; exec sleep 600")
 		if o.Signal != name || o.ExitCode != nil || o.Status != sandbox.StatusError || o.Resource != "" {
 			t.Errorf("%s: %s", name, o.describe())
 		}
@@ -109,7 +114,7 @@ func testSignalDefault(t *testing.T, s *suite, r road) {
 
 // A shell waits for its child, so the child must get the signal too.
 func testSignalGroup(t *testing.T, s *suite, r road) {
-	o, out := signalled(t, s, r, syscall.SIGTERM, `trap 'echo parent' TERM
+	o, out := signalled(t, s.fixture(t), r, syscall.SIGTERM, `trap 'echo parent' TERM
 bash -c 'trap "echo child; exit 0" TERM; echo ready; while :; do sleep 0.05; done'
 echo end; exit 4`)
 	o.exited(t, 4)

@@ -116,6 +116,8 @@ func testBothOutputs(t *testing.T, s *suite, r road) {
 // The program may end without reading; its input must not hold the end up.
 func testUnreadInput(t *testing.T, s *suite, r road) {
 	w := s.fixture(t)
+	r, end := s.lasting(t, r, w)
+	defer end()
 	endless, _ := pipe(t)
 	x := w.exec("sh", "-c", "exit 3")
 	x.Stdin = endless
@@ -123,7 +125,7 @@ func testUnreadInput(t *testing.T, s *suite, r road) {
 
 	x = w.exec("head", "-c", "5")
 	x.Stdin = io.LimitReader(writerSource{}, 64<<20)
-	if o := s.fixture(t).start(t, timeout(t), r, x).ok(t); o.out != "aaaaa" {
+	if o := w.start(t, timeout(t), r, x).ok(t); o.out != "aaaaa" {
 		t.Errorf("%q", o.out)
 	}
 }
