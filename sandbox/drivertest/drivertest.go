@@ -80,6 +80,7 @@ type suite struct {
 	// programs is the image of this host's programs, where fixtures are made of it.
 	programs  *image.Stored
 	mountless bool   // nothing of this host is mounted
+	copies    bool   // what is mounted are copies
 	lack      string // why the test that runs now cannot be kept here
 	fewer     bool   // it tries less than is promised: see together
 }
@@ -137,6 +138,10 @@ func Run(t *testing.T, h Harness) {
 	s := &suite{driver: h.New(t), odd: h.Refuses, shm: h.Shm, tag: rand.Text()[:10]}
 	if dir := os.Getenv(ownerEnv); dir != "" {
 		s.cache, s.dir = filepath.Join(dir, "cache"), dir
+		if h.OnImage {
+			s.caps, _ = s.driver.Probe(t.Context())
+			s.onImage(t, h)
+		}
 		s.beOwner(t, dir)
 		return
 	}
@@ -168,7 +173,7 @@ func Run(t *testing.T, h Harness) {
 	}
 	s.cache = filepath.Join(s.dir, "cache")
 	if h.OnImage {
-		s.programs, s.mountless = hostImage(t.Context(), t, s.dir), !h.Copies
+		s.onImage(t, h)
 	}
 	s.plantCanaries(t)
 	s.roads = roadsOf(s.driver)

@@ -32,13 +32,23 @@ type fixture struct {
 // fixture makes one; change may alter the Spec before the root is built.
 func (s *suite) fixture(t *testing.T, change ...func(*sandbox.Spec)) *fixture {
 	t.Helper()
-	w, done, err := s.makeFixture(t.Context(), filepath.Join(s.path(t), "state"), change...)
+	w, done, err := s.makeFixture(t.Context(), s.state(t), change...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(done)
 	s.needMounts(t, w.spec)
 	return w
+}
+
+// state is where a sandbox is to have its state. Machines share what lies beside it, as
+// they do with the session: an initial RAM disk, and the tree that their monitors see.
+func (s *suite) state(t *testing.T) string {
+	t.Helper()
+	if s.copies {
+		return filepath.Join(s.dir, "run", rand.Text())
+	}
+	return filepath.Join(s.path(t), "state")
 }
 
 // needMounts ends a test that mounts something, where nothing of this host is shown.

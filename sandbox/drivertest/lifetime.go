@@ -35,72 +35,14 @@ var lifetimeTests = []test{
 	{name: "the owner is killed", run: testOwnerKilled},
 }
 
-// beat writes to a file on the host for as long as it lives, as two processes:
-// a daemon of the old kind, twice forked in a session of its own, and one that
-// ignores every signal it can.
-const beat = `
-def beating(path):
-    for n in range(1, 65):
-        try: signal.signal(n, signal.SIG_IGN)
-        except (OSError, ValueError): pass
-    while True:
-        with open(path, 'ab', 0) as f: f.write(b'.')
-        time.sleep(0.01)
-for path in sys.argv[1:]:
-    if os.fork() == 0:
-        os.setsid()
-        if os.fork(): os._exit(0)
-        beating(path)
-end = time.monotonic() + 100
-while not all(os.path.exists(p) and os.stat(p).st_size for p in sys.argv[1:]):
-    if time.monotonic() > end: sys.exit('no heart beats')
-    time.sleep(0.01)
-print('beating', flush=True)
-`
-
-// hearts are files that beat writes to, seen from the host.
-func (s *suite) hearts(t *testing.T) (dir string, inside []string, files []string) {
-	t.Helper()
-	s.needAccess(t, sandbox.ReadWrite)
-	dir = s.path(t)
-	for _, name := range []string{"a", "b"} {
-		inside = append(inside, "/data/"+name)
-		files = append(files, filepath.Join(dir, name))
-	}
-	return dir, inside, files
-}
-
-// stopped demands that nothing beats any more.
-func stopped(t *testing.T, files []string) {
-	t.Helper()
-	before := beats(files)
-	if before == 0 {
-		t.Error("it never began")
-	}
-	<-time.After(300 * time.Millisecond) // thirty beats
-	if after := beats(files); after != before {
-		t.Errorf("it still runs: %d beats, then %d", before, after)
-	}
-}
-
-// beats is how often it has beaten so far.
-func beats(files []string) (n int64) {
-	for _, f := range files {
-		if info, err := os.Stat(f); err == nil {
-			n += info.Size()
-		}
-	}
-	return n
-}
-
 func testDaemonsDie(t *testing.T, s *suite, r road) {
-	dir, inside, files := s.hearts(t)
-	w := s.fixture(t, mount(t, dir, "/data", sandbox.ReadWrite))
+	h := s.heart(t)
+	w := h.fixture
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	x := w.exec(append([]string{"python3", "-I", "-S", "-c", prelude + beat + "time.sleep(600)"}, inside...)...)
-	out := newWatcher()
-	x.Stdout = out
+	x := w.exec(append([]string{"python3", "-I", "-S", "-c", prelude + beat + "time.sleep(600)"}, h.inside...)...)
+	out := h.out
+	x.Stdout = h
 	go func() {
 		out.wait(t, "beating")
 		cancel()
@@ -113,15 +55,16 @@ func testDaemonsDie(t *testing.T, s *suite, r road) {
 	if took := time.Since(start); took > runLimit {
 		t.Errorf("it took %v", took)
 	}
-	stopped(t, files)
+	h.stopped(t)
 }
 
 // testLeftoversDie: the first program ends, what it started does not.
 func testLeftoversDie(t *testing.T, s *suite, r road) {
-	dir, inside, files := s.hearts(t)
-	w := s.fixture(t, mount(t, dir, "/data", sandbox.ReadWrite))
-	w.run(t, r, append([]string{"python3", "-I", "-S", "-c", prelude + beat}, inside...)...).ok(t)
-	stopped(t, files)
+	h := s.heart(t)
+	x := h.exec(append([]string{"python3", "-I", "-S", "-c", prelude + beat}, h.inside...)...)
+	x.Stdout = h
+	h.start(t, timeout(t), r, x).ok(t)
+	h.stopped(t)
 }
 
 func testCancelledAtOnce(t *testing.T, s *suite, r road) {
@@ -180,7 +123,7 @@ func testManyInARow(t *testing.T, s *suite, r road) {
 		return len(names)
 	}
 	run := func() {
-		w, done, err := s.makeFixture(t.Context(), filepath.Join(s.path(t), "state"))
+		w, done, err := s.makeFixture(t.Context(), s.state(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -301,7 +244,10 @@ const ownerEnv = "CAISSON_DRIVERTEST_OWNER"
 
 // testOwnerKilled: SIGKILL to caisson, and the sandbox dies too.
 func testOwnerKilled(t *testing.T, s *suite, r road) {
-	dir, _, files := s.hearts(t)
+	dir, files := s.path(t), []string(nil)
+	if !s.copies {
+		dir, _, files = s.hearts(t)
+	}
 	args := []string{"-test.run=^" + strings.Split(t.Name(), "/")[0] + "$"}
 	owner := exec.CommandContext(t.Context(), "/proc/self/exe", args...)
 	owner.Env = append(os.Environ(), ownerEnv+"="+dir, ownerEnv+"_ROAD="+r.name)
@@ -321,6 +267,7 @@ func testOwnerKilled(t *testing.T, s *suite, r road) {
 		}
 		t.Log(lines.Text())
 	}
+	seen := s.copies && id != "" && len(processesOf(t, id)) > 0
 	if err := owner.Process.Kill(); err != nil {
 		t.Error(err)
 	}
@@ -333,6 +280,9 @@ func testOwnerKilled(t *testing.T, s *suite, r road) {
 	// engine has to notice first. What stands still for a while may lack a processor,
 	// and go on: then this looks again.
 	until(t, "the sandbox of a dead owner is gone", func() bool {
+		if s.copies {
+			return len(processesOf(t, id)) == 0
+		}
 		for range 2 {
 			before := beats(files)
 			<-time.After(300 * time.Millisecond)
@@ -342,7 +292,7 @@ func testOwnerKilled(t *testing.T, s *suite, r road) {
 		}
 		return true
 	})
-	if beats(files) == 0 {
+	if !seen && beats(files) == 0 {
 		t.Error("it never began")
 	}
 
@@ -370,12 +320,16 @@ func (s *suite) beOwner(t *testing.T, dir string) {
 		s.beGenerous(t, dir)
 		return
 	}
-	w, _, err := s.makeFixture(t.Context(), filepath.Join(dir, "state"), mount(t, dir, "/data", sandbox.ReadWrite))
+	inside, change := []string{"/data/a", "/data/b"}, []func(*sandbox.Spec){mount(t, dir, "/data", sandbox.ReadWrite)}
+	if s.copies {
+		inside, change = privately, nil
+	}
+	w, _, err := s.makeFixture(t.Context(), filepath.Join(dir, "state"), change...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	fmt.Println("id " + w.spec.ID)
-	x := w.exec("python3", "-I", "-S", "-c", prelude+beat+"time.sleep(600)", "/data/a", "/data/b")
+	x := w.exec(append([]string{"python3", "-I", "-S", "-c", prelude + beat + "time.sleep(600)"}, inside...)...)
 	x.Stdout, x.Stderr = os.Stdout, os.Stdout
 	for _, r := range roadsOf(s.driver) {
 		if r.name == os.Getenv(ownerEnv+"_ROAD") {

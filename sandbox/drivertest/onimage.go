@@ -24,6 +24,15 @@ var hostPrograms = []string{"bash", "cat", "chmod", "cmp", "cp", "cut", "date", 
 	"id", "ln", "ls", "mkdir", "mkfifo", "mv", "nproc", "od", "printf", "ps", "readlink", "rm", "rmdir", "sed", "seq", "setsid", "sh",
 	"sha256sum", "sleep", "sort", "stat", "stty", "tail", "tee", "touch", "tr", "true", "truncate", "tty", "uname", "unshare", "wc", "yes", "/usr/bin/python3"}
 
+// onImage makes ready for fixtures that are made of an image.
+func (s *suite) onImage(t *testing.T, h Harness) {
+	t.Helper()
+	s.programs, s.mountless, s.copies = hostImage(t.Context(), t, s.dir), !h.Copies, h.Copies
+	if err := os.MkdirAll(filepath.Join(s.dir, "run"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // hostImage is an image of this host's programs, made once.
 func hostImage(ctx context.Context, t *testing.T, dir string) *image.Stored {
 	t.Helper()

@@ -22,7 +22,9 @@ func TestMain(m *testing.M) {
 	caisson.Reexec()
 	firecrackertest.Main(microvm.HostKHz())
 	code := m.Run()
-	os.RemoveAll(kernels.dir)
+	if kernels.ours {
+		os.RemoveAll(kernels.dir)
+	}
 	os.Exit(code)
 }
 
@@ -30,19 +32,29 @@ func TestMain(m *testing.M) {
 // makes it.
 const kernelVariable = "CAISSON_GUEST_KERNEL"
 
+// storeVariable names a store that is made: an owner that a test kills would leave its own.
+// It is not for tests as another user, who may not read it.
+const storeVariable = "MICROVM_TEST_KERNELS"
+
 // kernels is a store with that kernel, or with this host's own; made once.
 var kernels struct {
 	once sync.Once
 	dir  string
+	ours bool
 	err  error
 }
 
 func kernelStore(t testing.TB) string {
 	t.Helper()
 	kernels.once.Do(func() {
+		if kernels.dir = os.Getenv(storeVariable); kernels.dir != "" {
+			return
+		}
 		if kernels.dir, kernels.err = os.MkdirTemp("", "caisson-kernels-"); kernels.err != nil {
 			return
 		}
+		kernels.ours = true
+		os.Setenv(storeVariable, kernels.dir)
 		var o kernel.ImportOptions
 		if dir := os.Getenv(kernelVariable); dir != "" {
 			files, _ := filepath.Glob(dir + "/boot/vmlinuz-*")
