@@ -160,14 +160,21 @@ func (m *Mount) flags() uintptr {
 }
 
 // inside is where something is mounted, which is made where it is missing. The image
-// may have links on the way: they are followed as the sandbox would.
+// may have links on the way: they are followed as the sandbox would. A file may take the
+// place of a directory that has nothing, as where roots have one to be mounted on.
 func inside(target string, dir bool) (string, error) {
 	at, err := resolve(target)
 	if err != nil {
 		return "", err
 	}
-	if _, err := os.Lstat(at); err == nil {
+	switch info, err := os.Lstat(at); {
+	case err != nil:
+	case info.IsDir() == dir:
 		return at, nil
+	case dir:
+		return "", fmt.Errorf("%s is a file, and a directory is to be mounted on it", target)
+	case os.Remove(at) != nil:
+		return "", fmt.Errorf("%s is a directory that has something, and a file is to be mounted on it", target)
 	}
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 		return "", err
