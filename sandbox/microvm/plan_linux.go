@@ -14,6 +14,7 @@ import (
 	"github.com/caisson-run/caisson/guest/agent"
 	"github.com/caisson-run/caisson/guest/boot"
 	"github.com/caisson-run/caisson/guest/wire"
+	"github.com/caisson-run/caisson/internal/linux/cgroup"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -117,7 +118,7 @@ func config(s *sandbox.Spec, mark wire.Mark) (*boot.Config, *scratch) {
 		c.Memory = s.Limits.Memory + agentMemory
 	}
 	if s.Limits.Processes > 0 {
-		c.Processes = int64(s.Limits.Processes) + agentTasks
+		c.Processes = min(int64(s.Limits.Processes)+agentTasks, cgroup.MaxPids) // a guest's kernel takes no more either
 	}
 	return c, place(s, c)
 }
