@@ -165,16 +165,15 @@ test-docker-all: ## the Docker level's whole suite on Docker, on Podman and with
 # KATA is an engine whose runtime "kata" they are. Where processors are emulated
 # V2_SLOW=5 makes the clocks of the suite slower, and those of Kata stay: fewer virtual
 # machines than eight may start there in time (KATA_FLAGS='-together 2'). With
-# CAISSON_LEVELS=- a run prints what it sees, which LOG=FILE make levels-kata keeps as a
-# column of docs/levels.md, of as many runs as are in the file; KATA_IS says on what.
+# CAISSON_LEVELS=- a run prints what it sees, for make levels-by-hand.
 KATA ?= unix:///var/run/docker.sock
 KATA_RUN ?= ^TestConformanceOnKata$$
-.PHONY: test-kata levels-kata
+.PHONY: test-kata levels-by-hand
 test-kata: ## the conformance suite on docker:kata, with an engine that has Kata Containers: KATA=unix:///var/run/docker.sock
 	@CAISSON_TEST_KATA='$(KATA)' go test -count=1 -v -timeout 90m -run '$(KATA_RUN)' ./sandbox/docker $(KATA_FLAGS)
 
-levels-kata: # a column of docs/levels.md that no test of ours can make
-	@go test -count=1 -run '^TestTable$$' ./sandbox/drivertest -gather '$(abspath $(LOG))' -by-hand '$(KATA_IS)'
+levels-by-hand: # a column of docs/levels.md that make test does not make, of what as many runs with CAISSON_LEVELS=- as are in LOG have printed; ON says on what
+	@go test -count=1 -run '^TestTable$$' ./sandbox/drivertest -gather '$(abspath $(LOG))' -by-hand '$(ON)'
 	@go test -count=1 -run '^TestTable$$' ./sandbox/drivertest -update
 
 # What the conformance suite sees becomes docs/levels.md. The columns of cgroup v2

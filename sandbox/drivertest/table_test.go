@@ -138,7 +138,7 @@ func table(all []Column) string {
 	b.WriteString(head)
 	for i := range all {
 		if c := &all[i]; c.ByHand != "" {
-			fmt.Fprintf(&b, "\nNo test of ours makes the column of %s (%s) again: the suite was run by hand on %s.\nIt says nothing of other versions.\n", c.Level, c.Setting, c.ByHand)
+			fmt.Fprintf(&b, "\n`make test` does not make the column of %s (%s) again: the suite was run by hand on %s.\nIt says nothing of other versions.\n", c.Level, c.Setting, c.ByHand)
 		}
 	}
 	part(&b, "Abilities", all, func(c *Column) []Cell { return c.Features })
