@@ -53,7 +53,8 @@ func (c *Config) show(m *Mount, at string, n int) error {
 const upperName = "upper"
 
 // layered shows a directory with a layer over it that takes changes. The top of a new layer
-// has the owner and mode of what it lies over.
+// has the owner and mode of what it lies over. A directory that is renamed says in the layer
+// where it was, which leads to nothing but what it lies over.
 func (m *Mount) layered(from, at, layer string) error {
 	upper, work := filepath.Join(layer, upperName), filepath.Join(layer, "work")
 	var st syscall.Stat_t
@@ -72,7 +73,7 @@ func (m *Mount) layered(from, at, layer string) error {
 	case !errors.Is(err, os.ErrExist):
 		return err
 	}
-	return mount("changes", at, "overlay", hardened, fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", from, upper, work))
+	return mount("changes", at, "overlay", hardened, fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,redirect_dir=on", from, upper, work))
 }
 
 // duplicateFile copies a file with its owner and mode.

@@ -21,7 +21,7 @@ import (
 // hostPrograms are what the suite's scripts use, for levels that take an image and
 // nothing else.
 var hostPrograms = []string{"bash", "cat", "chmod", "cmp", "cp", "cut", "date", "dd", "df", "echo", "env", "expr", "false", "find", "getent", "grep", "head", "hostname",
-	"id", "ln", "ls", "mkdir", "mkfifo", "mv", "nproc", "od", "printf", "ps", "readlink", "rm", "rmdir", "sed", "seq", "setsid", "sh",
+	"id", "ln", "ls", "mkdir", "mkfifo", "mv", "nproc", "od", "printf", "ps", "pwd", "readlink", "rm", "rmdir", "sed", "seq", "setsid", "sh",
 	"sha256sum", "sleep", "sort", "stat", "stty", "tail", "tee", "touch", "tr", "true", "truncate", "tty", "uname", "unshare", "wc", "yes", "/usr/bin/python3"}
 
 // onImage makes ready for fixtures that are made of an image.
