@@ -19,14 +19,26 @@ import (
 // traces are what a sandbox could leave on the host.
 type traces struct {
 	processes []string
-	mounts    int
+	mounts    []string
 	cgroups   []string
+}
+
+// Left tells what is on this host of sandboxes that have tag in their IDs and their files
+// below dir, but for these files: processes of this program, mounts and control groups.
+func Left(t *testing.T, tag, dir string) (found []string) {
+	t.Helper()
+	for kind, list := range map[string][]string{"process": strangers(t), "mount": mountsOf(t, tag, dir), "control group": cgroupsOf(t, tag)} {
+		for _, what := range list {
+			found = append(found, kind+" "+what)
+		}
+	}
+	return found
 }
 
 // look takes stock before a test.
 func (s *suite) look(t *testing.T) traces {
 	t.Helper()
-	return traces{strangers(t), s.mounts(t), cgroupsOf(t, s.tag)}
+	return traces{strangers(t), mountsOf(t, s.tag, s.dir), cgroupsOf(t, s.tag)}
 }
 
 // nothingLeft demands that the host is as it was.
@@ -37,15 +49,15 @@ func (s *suite) nothingLeft(t *testing.T, before traces) {
 	// more, has reaped it.
 	until(t, "nothing is left behind", func() bool {
 		now = s.look(t)
-		return len(now.processes) <= len(before.processes) && now.mounts <= before.mounts && len(now.cgroups) <= len(before.cgroups)
+		return len(now.processes) <= len(before.processes) && len(now.mounts) <= len(before.mounts) && len(now.cgroups) <= len(before.cgroups)
 	})
 	for _, p := range now.processes {
 		if !slices.Contains(before.processes, p) {
 			t.Errorf("left behind: process %s", p)
 		}
 	}
-	if now.mounts > before.mounts {
-		t.Errorf("left behind: %d mounts", now.mounts-before.mounts)
+	if len(now.mounts) > len(before.mounts) {
+		t.Errorf("left behind: %d mounts of\n%s", len(now.mounts)-len(before.mounts), strings.Join(now.mounts, ""))
 	}
 	for _, g := range now.cgroups {
 		if !slices.Contains(before.cgroups, g) {
@@ -105,16 +117,15 @@ func strangers(t *testing.T) []string {
 	return found
 }
 
-// mounts counts those of ours in our own namespace.
-func (s *suite) mounts(t *testing.T) int {
+// mountsOf are those in our own namespace that have to do with a sandbox or a directory.
+func mountsOf(t *testing.T, id, dir string) (lines []string) {
 	t.Helper()
-	n := 0
 	for line := range strings.Lines(read(t, "/proc/self/mountinfo")) {
-		if strings.Contains(line, s.tag) || strings.Contains(line, s.dir) {
-			n++
+		if strings.Contains(line, id) || strings.Contains(line, dir) {
+			lines = append(lines, line)
 		}
 	}
-	return n
+	return lines
 }
 
 // cgroupsOf lists control groups with a sandbox's name.
