@@ -139,8 +139,8 @@ func (p *packer) directory(n *fstree.Node, fd int, st *unix.Stat_t, at string, d
 		if err != nil {
 			return fmt.Errorf("%.80q: %w", name, err)
 		}
-		if child != nil {
-			n.Children[name] = child
+		if child != nil && p.contents != nil {
+			n.Children[name] = child // a look only has no use for it
 		}
 	}
 	return nil
