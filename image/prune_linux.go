@@ -35,7 +35,11 @@ func (s *Store) List() ([]*Stored, error) {
 			}
 		}
 		slices.Sort(info.Names)
-		info.InUse = s.inUse(key)
+		if info.InUse = s.inUse(key); !info.InUse && s.kept != nil {
+			if info.InUse, err = s.kept(info.Digest); err != nil {
+				return nil, err
+			}
+		}
 		out = append(out, info)
 	}
 	slices.SortFunc(out, func(a, b *Stored) int {
@@ -101,6 +105,12 @@ func (s *Store) remove(info *Stored, named bool) error {
 	key := keyOf(info.Digest)
 	var err error
 	may := func() bool {
+		if s.kept != nil {
+			var kept bool
+			if kept, err = s.kept(info.Digest); err != nil || kept {
+				return false
+			}
+		}
 		var names map[string][]resolved
 		if names, err = s.allNames(); err != nil || !named && len(names[info.Digest]) > 0 {
 			return false
@@ -112,7 +122,7 @@ func (s *Store) remove(info *Stored, named bool) error {
 		if err != nil {
 			return err
 		}
-		return &sandbox.Error{Op: "remove image " + info.Digest, Kind: sandbox.ErrUnavailable, Problem: "a sandbox uses it, or it cannot be written to", Hint: "try again when that has ended"}
+		return &sandbox.Error{Op: "remove image " + info.Digest, Kind: sandbox.ErrUnavailable, Problem: "a sandbox uses it, or goes on with it when it is resumed; or it cannot be written to", Hint: "try again when that has ended"}
 	}
 	if s.onGone != nil {
 		s.onGone()

@@ -35,6 +35,7 @@ import (
 // It may be used from many goroutines and processes.
 type Store struct {
 	dir    string
+	kept   func(digest string) (bool, error)
 	onGone func() // for tests: called when an image was removed
 }
 
@@ -61,6 +62,11 @@ func FindStore(dir string) (*Store, error) {
 	return &Store{dir: dir}, nil
 }
 
+// KeepWhile has images stay of which kept says, at the moment of their removal, that a
+// sandbox which does not run now, and holds nothing, goes on with them. What kept cannot tell
+// stays. It is called before the store is used.
+func (s *Store) KeepWhile(kept func(digest string) (bool, error)) { s.kept = kept }
+
 func (s *Store) images() cache { return cache{dir: s.dir, prefix: "image-" + format} }
 
 // keepMore is how many images with further mountpoints stay.
@@ -71,6 +77,11 @@ func (s *Store) more() cache  { return cache{dir: s.dir, prefix: "more-" + forma
 
 // Get finds an image that is here, and pulls it when it is not.
 func (s *Store) Get(ctx context.Context, r reference.Ref, o PullOptions) (*Stored, error) {
+	if o.Digest != "" {
+		if info, err := s.info(o.Digest); !errors.Is(err, sandbox.ErrNotFound) {
+			return info, err
+		}
+	}
 	if r.Kind == reference.Template {
 		return s.template(r, o.Owner)
 	}

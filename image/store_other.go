@@ -28,6 +28,9 @@ func OpenStore(string) (*Store, error) { return nil, noStore() }
 // FindStore is not supported here.
 func FindStore(string) (*Store, error) { return nil, noStore() }
 
+// KeepWhile is not supported here.
+func (*Store) KeepWhile(func(string) (bool, error)) {}
+
 // Get is not supported here.
 func (*Store) Get(context.Context, reference.Ref, PullOptions) (*Stored, error) {
 	return nil, noStore()
@@ -116,6 +119,9 @@ func (*Store) Share(reference.Ref, bool) error { return noStore() }
 
 // MayHave is not supported here.
 func (*Store) MayHave(reference.Ref, string) bool { return false }
+
+// Has is not supported here.
+func (*Store) Has(string) bool { return false }
 
 // Owns is not supported here.
 func (*Store) Owns(reference.Ref, string) bool { return false }

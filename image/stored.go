@@ -79,6 +79,9 @@ type PullOptions struct {
 	// Owner is who asks for a template: the ID of a key; empty is the operator. Who has
 	// none of the name gets the operator's.
 	Owner string
+	// Digest, where the image that has it is here, is what is meant, whatever the name means
+	// now: what was made of it goes on with it. The caller has judged the name.
+	Digest string
 	// Progress, when set, is told how many bytes of layers were read, of how
 	// many, some times a second. It must not block.
 	Progress func(done, total int64)

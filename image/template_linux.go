@@ -48,6 +48,12 @@ func noTemplate(r reference.Ref) error {
 	return &sandbox.Error{Op: r.Familiar(), Kind: sandbox.ErrNotFound, Problem: "there is no such template", Hint: "caisson template ls lists what there is; caisson template build " + r.Name + " makes it"}
 }
 
+// Has says whether an image is here.
+func (s *Store) Has(digest string) bool {
+	_, err := s.info(digest)
+	return err == nil
+}
+
 // Owns says whether an owner has a template of the name itself.
 func (s *Store) Owns(r reference.Ref, owner string) bool {
 	digest, err := s.resolve(r, owner)

@@ -61,7 +61,7 @@ func (s *Session) host(call *Call, undo *environment.Cleanup) *environment.Host 
 func environmentOf(r *Invocation) environment.Options {
 	o := environment.Options{
 		ID: r.ID, Dir: r.Dir.Path(), Images: r.Session.Images(), Host: r.Session.host(r.Call, &r.Undo), Call: &r.Call.Call, Plan: &r.Plan, Caps: r.Caps,
-		Owner: owner(r.Call), Step: r.Call.Step, Hostname: r.Names.Host, MachineID: r.Names.Machine,
+		Owner: owner(r.Call), Digest: r.Origin.Image, Step: r.Call.Step, Hostname: r.Names.Host, MachineID: r.Names.Machine,
 		Read:     slices.Concat(r.Session.o.Policy.Reads(), r.Session.o.Read, r.Call.Read),
 		Progress: r.Call.OnPull, Packing: r.Call.OnPack, Notice: r.Call.notice,
 	}

@@ -58,6 +58,9 @@ type Origin struct {
 	Reach *registry.Reach
 	// Names are what the sandbox calls itself; zero is what all do that are for one call.
 	Names registry.Names
+	// Image is the digest of the image that the sandbox was made of before it was written
+	// down; empty for a new one. Where that is gone, it is what its name means now.
+	Image string
 
 	ready   *made // the one-shot that was made ahead; nil without
 	oneshot bool  // the sandbox is for one program

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/internal/store"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session/registry"
 )
 
 func (a *app) imageCommand() *cobra.Command {
@@ -74,7 +76,20 @@ func (a *app) images(makes bool) (*image.Store, func() error, error) {
 		dir.Close()
 		return nil, nil, err
 	}
+	s.KeepWhile(goesOn(dir.Path()))
 	return s, dir.Close, nil
+}
+
+// goesOn says of an image whether a sandbox of a state directory may go on with it.
+func goesOn(state string) func(digest string) (bool, error) {
+	return func(digest string) (bool, error) {
+		db, err := registry.Look(context.Background(), state)
+		if err != nil {
+			return false, err
+		}
+		defer db.Close()
+		return db.GoesOn(context.Background(), digest)
+	}
 }
 
 // localImage reads a reference; a path in it becomes absolute here, the last
@@ -274,7 +289,7 @@ func (a *app) imagePrune() *cobra.Command {
 		Long: `Remove the images that no name leads to any more: their tags were pulled
 again, or they came from files. So go packs for virtual machines of what has
 changed since. With --all every image and pack goes. One that a sandbox runs on
-stays.`,
+stays, and one that a paused sandbox or a snapshot goes on with.`,
 		Example: `  caisson image prune
   caisson image prune --all`,
 		Args: noArgs,

@@ -9,16 +9,20 @@ import (
 	"github.com/caisson-run/caisson/sandbox/gvisor/protocol"
 )
 
+// maxWords bounds what is told of gVisor's own words, in bytes: some have its state in them,
+// in many kilobytes.
+const maxWords = 600
+
 // explain turns gVisor's words for a sandbox that could not be made into an
 // error with a hint. What the shim knows better than its words say stays.
 func explain(ev *protocol.Event) error {
 	text := ev.Error
 	if ev.Advice != nil && ev.Advice.Hint != "" {
-		e := &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: text}
+		e := &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: sandbox.Clip(text, maxWords)}
 		ev.Advice.Over(e)
 		return e
 	}
-	e := &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "gVisor could not make it: " + text}
+	e := &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnavailable, Problem: "gVisor could not make it: " + sandbox.Clip(text, maxWords)}
 	switch {
 	case strings.Contains(text, "does not match across checkpoint restore"): // with pages of both
 		e.Problem = "what its policy gives it of this host, or has it trust, is not what it was paused or written down with"

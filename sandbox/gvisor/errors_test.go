@@ -31,6 +31,17 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// Of words that have gVisor's state in them the beginning is told, and all of them count.
+func TestExplainIsShort(t *testing.T) {
+	err := explain(&protocol.Event{Error: "restore failed: " + strings.Repeat("{Magic:1} ", 10_000) + "cannot allocate memory"})
+	if len(err.Error()) > 2*maxWords || !strings.Contains(sandbox.Hint(err), "--memory") {
+		t.Errorf("%d bytes, hint %q", len(err.Error()), sandbox.Hint(err))
+	}
+	if err := explain(&protocol.Event{Error: "x" + strings.Repeat("y", 10_000)}); len(err.Error()) > 2*maxWords {
+		t.Errorf("%d bytes", len(err.Error()))
+	}
+}
+
 // What the shim knows itself is not gVisor's doing, whatever its words are like.
 func TestExplainWhatIsKnown(t *testing.T) {
 	ev := &protocol.Event{Kind: protocol.Failed}

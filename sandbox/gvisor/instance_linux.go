@@ -66,7 +66,7 @@ func (d *Driver) startInstance(ctx context.Context, spec *sandbox.Spec, from str
 	}
 	self, files := self{Mark: wire.NewMark().String()}, ""
 	if from != "" {
-		was, err := readSelf(from)
+		was, err := readSelf(from, spec)
 		switch {
 		case err != nil:
 			return nil, err

@@ -35,10 +35,21 @@ type self struct {
 	Base uint32 `json:"base,omitempty"`
 	// Files says that there is no memory in the snapshot: nothing remembers Mark.
 	Files bool `json:"files,omitempty"`
+	// Image is the digest of the image that is its root; empty without one.
+	Image string `json:"image,omitempty"`
 	maker
 }
 
-func readSelf(dir string) (s self, err error) {
+// imageOf is the digest of the image that is a sandbox's root; empty without one.
+func imageOf(spec *sandbox.Spec) string {
+	if spec.Root.Image == nil {
+		return ""
+	}
+	return spec.Root.Image.Digest
+}
+
+// readSelf reads what a sandbox was that goes on as spec. ErrMisfit where its memory cannot.
+func readSelf(dir string, spec *sandbox.Spec) (s self, err error) {
 	data, err := os.ReadFile(filepath.Join(dir, selfFile))
 	if err == nil {
 		err = json.Unmarshal(data, &s)
@@ -49,7 +60,11 @@ func readSelf(dir string) (s self, err error) {
 	if err != nil {
 		return s, &sandbox.Error{Op: "resume sandbox", Kind: sandbox.ErrInvalid, Problem: "its snapshot cannot be read", Cause: err}
 	}
-	if why := s.misfit(here()); why != "" && !s.Files {
+	why := s.misfit(here())
+	if s.Image != "" && s.Image != imageOf(spec) {
+		why = "on another image (" + s.Image + ")"
+	}
+	if why != "" && !s.Files {
 		return s, &sandbox.Error{Op: "resume sandbox", Kind: sandbox.ErrUnsupported, Problem: "its memory was kept " + why,
 			Hint: "go on where it was written down, or make a new sandbox", Cause: sandbox.ErrMisfit}
 	}
@@ -71,7 +86,7 @@ func (i *instance) save(ctx context.Context, c protocol.Command) error {
 		return sandbox.Errorf(sandbox.ErrUnsupported, "snapshot of "+i.box.spec.ID, "it was not made for it")
 	}
 	was := i.self
-	was.Files, was.maker = c.Files, here()
+	was.Files, was.Image, was.maker = c.Files, imageOf(i.box.spec), here()
 	data, err := json.Marshal(was)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(c.Dir, selfFile), data, 0o600)
@@ -108,7 +123,7 @@ func saveError(ev *protocol.Event, end error) error {
 	if ev.Error == "" {
 		return nil
 	}
-	e := &sandbox.Error{Op: "snapshot", Kind: sandbox.ErrUnavailable, Problem: "gVisor cannot write the sandbox down: " + ev.Error,
+	e := &sandbox.Error{Op: "snapshot", Kind: sandbox.ErrUnavailable, Problem: "gVisor cannot write the sandbox down: " + sandbox.Clip(ev.Error, maxWords),
 		Hint: "see whether the disk of the state directory is full"}
 	ev.Advice.Over(e)
 	return e

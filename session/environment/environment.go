@@ -55,6 +55,8 @@ type Options struct {
 	Program *Program
 	// Owner is whose templates count, before the operator's: the ID of a key, or empty.
 	Owner string
+	// Digest is the image's, where the sandbox goes on from one that was written down.
+	Digest string
 	// Hostname and MachineID are what the sandbox calls itself, where they are not empty and
 	// the root is not a directory of the operator's, which has names of its own.
 	Hostname, MachineID string

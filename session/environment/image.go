@@ -24,7 +24,7 @@ func (e *Environment) findImage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o := image.PullOptions{Insecure: e.o.Call.InsecureRegistry, Owner: e.o.Owner, Progress: e.o.Progress}
+	o := image.PullOptions{Insecure: e.o.Call.InsecureRegistry, Owner: e.o.Owner, Digest: e.o.Digest, Progress: e.o.Progress}
 	if p.Path != nil {
 		src, err := e.o.Host.Open(*p.Path, "image", sandbox.ReadOnly)
 		if err != nil {

@@ -238,7 +238,15 @@ func (in *running) wokenAs(s *registry.Sandbox) {
 	s.Kept, s.Seal, s.Boots, s.Life = "", nil, false, in.life()
 	s.Placeholders = maps.Clone(in.run.Placeholders())
 	s.Limits = in.run.Plan.Limits // decided anew where it was booted anew
-	s.Rebooted = in.rebooted
+	s.Rebooted, s.ImageDigest = in.rebooted, in.imageDigest()
+}
+
+// imageDigest is of the image that it runs on; empty without one.
+func (in *running) imageDigest() string {
+	if in.env == nil || in.env.Image == nil {
+		return ""
+	}
+	return in.env.Image.Digest
 }
 
 // beganAnew is what is said of a sandbox whose memory did not fit, before why.

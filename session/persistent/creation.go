@@ -182,7 +182,7 @@ func (n *creation) start(ctx context.Context, l locked, g *grant, r *session.Inv
 		bound(s, now)
 		s.Wired, s.Network, s.Denied, s.Life = in.run.Network != nil, in.run.Hosts, in.run.Denied, in.life()
 		s.Placeholders, s.Workspace = maps.Clone(in.run.Placeholders()), n.workspace(ws)
-		s.Rebooted = in.rebooted
+		s.Rebooted, s.ImageDigest = in.rebooted, in.imageDigest()
 	})
 	if err != nil {
 		return errors.Join(err, in.close(ctx))
@@ -250,5 +250,5 @@ func callFor(s *registry.Sandbox) *session.Call {
 
 // starting is the call that starts the sandbox of rec.
 func (g *grant) starting(rec *registry.Sandbox, call *session.Call) *session.Invocation {
-	return &session.Invocation{Session: g.session, Call: call, ID: session.NewID(), Kind: policy.StartSandbox, Name: rec.ID, Origin: session.Origin{Reach: rec.Reach, Names: rec.Names}, Resources: session.Resources{Known: rec.Placeholders}}
+	return &session.Invocation{Session: g.session, Call: call, ID: session.NewID(), Kind: policy.StartSandbox, Name: rec.ID, Origin: session.Origin{Reach: rec.Reach, Names: rec.Names, Image: rec.ImageDigest}, Resources: session.Resources{Known: rec.Placeholders}}
 }

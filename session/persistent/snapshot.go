@@ -171,7 +171,7 @@ func (c *Create) from(s *Snapshot) (*registry.Sandbox, error) {
 		rec.Allow, rec.Deny, rec.NoNetwork = w.Allow, w.Deny, w.None
 	}
 	return &registry.Sandbox{
-		Template: rec.Template, Image: rec.Image, Isolation: rec.Isolation, Asked: rec.Asked, Env: rec.Env,
-		Allow: rec.Allow, Deny: rec.Deny, NoNetwork: rec.NoNetwork, Reach: rec.Reach, Headers: rec.Headers, Placeholders: rec.Placeholders, Sudo: rec.Sudo, Writable: rec.Writable,
+		Template: rec.Template, Image: rec.Image, ImageDigest: rec.ImageDigest, Isolation: rec.Isolation, Asked: rec.Asked, Env: rec.Env,
+		Allow: rec.Allow, Deny: rec.Deny, NoNetwork: rec.NoNetwork, Reach: rec.Reach, Headers: rec.Headers, Placeholders: rec.Placeholders, Sudo: rec.Sudo, OwnImage: rec.OwnImage, Writable: rec.Writable,
 	}, nil
 }

@@ -45,6 +45,24 @@ func (b *Sandboxes) madeOf(k *Key, name string) (m madeOf, err error) {
 	return madeOf{image: r.String(), own: images.MayHave(r, templateOwner(k))}, err
 }
 
+// judgeOwn has the policy judge what a sandbox goes on with that was of its key's own
+// template, where both that image and the key's right to the name are gone: the name may be
+// one of the operator's by now.
+func (b *Sandboxes) judgeOwn(r *session.Invocation, rec *Sandbox) error {
+	if !rec.OwnImage {
+		return nil
+	}
+	images, err := b.images()
+	if err != nil {
+		return err
+	}
+	ref, err := reference.Parse(rec.Image)
+	if err == nil && (rec.ImageDigest == "" || !images.Has(rec.ImageDigest)) {
+		r.Call.OwnImage = images.MayHave(ref, rec.Owner)
+	}
+	return err
+}
+
 // isBuilt says whether a name is none of the configured templates.
 func (b *Sandboxes) isBuilt(name string) bool {
 	_, configured := b.o.Templates[name]
@@ -113,7 +131,11 @@ func notReady(problem, command string, cause error) error {
 
 // images are those of this state directory.
 func (b *Sandboxes) images() (*image.Store, error) {
-	return image.OpenStore(filepath.Join(b.o.State.Path(), "images"))
+	s, err := image.OpenStore(filepath.Join(b.o.State.Path(), "images"))
+	if err == nil {
+		s.KeepWhile(func(digest string) (bool, error) { return b.o.Registry.GoesOn(context.Background(), digest) })
+	}
+	return s, err
 }
 
 // templateOwner is whose templates a key has; empty is the operator.

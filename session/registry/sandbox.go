@@ -109,6 +109,10 @@ type Sandbox struct {
 	// Image is the container image that was asked for; empty for the default
 	// root.
 	Image string `json:"image,omitempty"`
+	// ImageDigest is what Image meant when the sandbox began: what is kept of it goes on
+	// with that, whatever the name means now. Empty without one, and from before it was
+	// written down.
+	ImageDigest string `json:"image_digest,omitempty"`
 	// OwnImage says that Image is a template which the owner has built.
 	OwnImage bool `json:"own_image,omitempty"`
 	// Asked are the limits, and Allow, Deny and NoNetwork the network, that were

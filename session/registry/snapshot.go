@@ -75,6 +75,15 @@ func (r *DB) Snapshots(ctx context.Context, owner string) ([]*Snapshot, error) {
 	return out, r.db.Failed("read", rows.Err())
 }
 
+// GoesOn says whether a sandbox that has not ended, or one of a snapshot, was made of the
+// image with a digest: it may go on with that.
+func (r *DB) GoesOn(ctx context.Context, digest string) (goes bool, err error) {
+	err = r.db.QueryRowContext(ctx, `SELECT
+		EXISTS (SELECT 1 FROM sandboxes WHERE ended IS NULL AND json_extract(CAST(body AS TEXT), '$.image_digest') = ?1) OR
+		EXISTS (SELECT 1 FROM snapshots WHERE json_extract(CAST(body AS TEXT), '$.sandbox.image_digest') = ?1)`, digest).Scan(&goes)
+	return goes, r.db.Failed("read", err)
+}
+
 // DropSnapshot forgets a snapshot, and says whether it was there.
 func (r *DB) DropSnapshot(ctx context.Context, id string) (bool, error) {
 	res, err := r.db.ExecContext(ctx, "DELETE FROM snapshots WHERE id = ?", id)
