@@ -36,6 +36,7 @@ var needs = []need{
 	{names: []string{"virtio_mmio"}, optional: true},
 	{names: []string{"virtio_pci"}, optional: true},
 	{names: []string{"virtio_blk"}},
+	{names: []string{"virtio_console", Vsock}}, // a channel to the agent
 	{names: []string{"virtio_console"}, optional: true}, // QEMU's channel to the agent
 	{names: []string{Vsock}, optional: true},            // Firecracker's
 	{names: []string{"virtio_net"}, optional: true},     // without it there is no network
@@ -54,12 +55,13 @@ const (
 // the order in which they are loaded. What the kernel has built in is not among them. Drivers
 // are those of needs that it has, either way.
 func gather(dir string) (found []module, drivers []string, err error) {
-	dep, err := readBounded(path.Join(dir, "modules.dep"), maxList)
-	if err != nil {
+	builtin, err := readBounded(path.Join(dir, "modules.builtin"), maxList)
+	none := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !none {
 		return nil, nil, err
 	}
-	builtin, err := readBounded(path.Join(dir, "modules.builtin"), maxList)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	dep, err := readBounded(path.Join(dir, "modules.dep"), maxList)
+	if err != nil && (none || !errors.Is(err, fs.ErrNotExist)) { // a kernel may have all built in
 		return nil, nil, err
 	}
 	g := &gatherer{dir: dir, files: map[string]string{}, before: map[string][]string{}, have: map[string]bool{}}
@@ -74,17 +76,21 @@ func gather(dir string) (found []module, drivers []string, err error) {
 			g.before[name] = append(g.before[name], moduleName(b))
 		}
 	}
+	drivers, err = g.meetAll()
+	return g.found, drivers, err
+}
+
+// builtIn are the drivers of a kernel that no modules are known of, which has all that a guest
+// needs in itself, or an error. A driver has its own name in it, as a string: the device model
+// and the table of file systems know it by that, and a module brings it along.
+func builtIn(image []byte) (drivers []string, err error) {
+	g := &gatherer{have: map[string]bool{}}
 	for _, n := range needs {
-		if err := g.meet(n); err != nil {
-			return nil, nil, err
-		}
 		for _, name := range n.names {
-			if g.have[name] && !slices.Contains(drivers, name) {
-				drivers = append(drivers, name)
-			}
+			g.have[name] = bytes.Contains(image, []byte("\x00"+name+"\x00"))
 		}
 	}
-	return g.found, drivers, nil
+	return g.meetAll()
 }
 
 type gatherer struct {
@@ -94,6 +100,21 @@ type gatherer struct {
 	have   map[string]bool     // built in, or found
 	found  []module
 	size   int // of those, in bytes
+}
+
+// meetAll says which drivers of needs there are.
+func (g *gatherer) meetAll() (drivers []string, err error) {
+	for _, n := range needs {
+		if err := g.meet(n); err != nil {
+			return nil, err
+		}
+		for _, name := range n.names {
+			if g.have[name] && !slices.Contains(drivers, name) {
+				drivers = append(drivers, name)
+			}
+		}
+	}
+	return drivers, nil
 }
 
 func (g *gatherer) meet(n need) error {

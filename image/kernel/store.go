@@ -50,10 +50,10 @@ type Kernel struct {
 	dir string
 }
 
-// Lacks says that the kernel is not known to have a driver, by its module's name. One without
-// modules is taken to have all built in.
+// Lacks says that the kernel is not known to have a driver, by its module's name. Of one
+// without modules that an older caisson imported it is not known, and taken to have all built in.
 func (k *Kernel) Lacks(driver string) bool {
-	return len(k.Modules) > 0 && !slices.Contains(k.Modules, driver) && !slices.Contains(k.Drivers, driver)
+	return len(k.Modules)+len(k.Drivers) > 0 && !slices.Contains(k.Modules, driver) && !slices.Contains(k.Drivers, driver)
 }
 
 // Image is the path of the kernel's ELF image.
@@ -63,8 +63,9 @@ func (k *Kernel) Image() string { return filepath.Join(k.dir, "vmlinux") }
 type ImportOptions struct {
 	// File is the kernel; empty is the newest /boot/vmlinuz-* whose modules are here.
 	File string
-	// Modules is its directory of modules; empty is /lib/modules/VERSION, and none where
-	// there is no such directory: the kernel has all drivers built in then.
+	// Modules is its directory of modules, with modules.dep or modules.builtin; empty is
+	// /lib/modules/VERSION. Where there is no such directory the kernel itself is looked
+	// through for the drivers.
 	Modules string
 }
 
@@ -88,7 +89,7 @@ func (s *Store) Import(o ImportOptions) (*Kernel, error) {
 	if err != nil {
 		return nil, &sandbox.Error{Op: op, Kind: sandbox.ErrInvalid, Problem: o.File + ": " + err.Error(), Hint: "name a bzImage (/boot/vmlinuz-*) or a vmlinux of Linux for this machine"}
 	}
-	modules, drivers, err := modulesOf(o, version)
+	modules, drivers, err := modulesOf(o, image, version)
 	if err != nil {
 		return nil, err
 	}
@@ -115,12 +116,16 @@ func (s *Store) Import(o ImportOptions) (*Kernel, error) {
 }
 
 // modulesOf finds the modules of a kernel of that version, and the drivers that it has.
-func modulesOf(o ImportOptions, version string) (modules []module, drivers []string, err error) {
+func modulesOf(o ImportOptions, image []byte, version string) (modules []module, drivers []string, err error) {
 	dir := o.Modules
 	if dir == "" {
 		dir = filepath.Join("/lib/modules", version)
 		if _, err := os.Stat(filepath.Join(dir, "modules.dep")); errors.Is(err, fs.ErrNotExist) {
-			return nil, nil, nil
+			if drivers, err = builtIn(image); err != nil {
+				return nil, nil, &sandbox.Error{Op: "import kernel", Kind: sandbox.ErrInvalid, Problem: "no modules are in " + dir + ", and without them " + err.Error(),
+					Hint: "say where its modules are: --modules DIR, which has modules.dep; for a kernel that has all built in, modules.builtin is enough"}
+			}
+			return nil, drivers, nil
 		}
 	}
 	if modules, drivers, err = gather(dir); err != nil {

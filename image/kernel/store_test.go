@@ -44,7 +44,7 @@ kernel/l/libcrc32c.ko:
 kernel/f/erofs.ko: kernel/l/libcrc32c.ko
 kernel/x/unused.ko:
 `,
-		"modules.builtin":    "kernel/fs/overlayfs/overlay.ko\nkernel/fs/ext4/ext4.ko\n",
+		"modules.builtin":    "kernel/fs/overlayfs/overlay.ko\nkernel/fs/ext4/ext4.ko\nkernel/drivers/char/virtio_console.ko\n",
 		"kernel/v/virtio.ko": "virtio", "kernel/v/virtio_ring.ko": "ring", "kernel/v/virtio_mmio.ko": "mmio", "kernel/b/virtio_blk.ko": "blk",
 		"kernel/h/virtio-rng.ko": "rng", "kernel/l/libcrc32c.ko": "crc", "kernel/f/erofs.ko": "erofs", "kernel/x/unused.ko": "unused",
 	})
@@ -99,10 +99,64 @@ func TestImport(t *testing.T) {
 	}
 }
 
+// drivers is a modules.builtin with all that a guest needs.
+const drivers = "a/virtio_mmio.ko\na/virtio_blk.ko\na/virtio_console.ko\nf/erofs.ko\nf/ext4.ko\nf/overlay.ko\n"
+
+func TestImportBuiltIn(t *testing.T) {
+	dir := t.TempDir()
+	tree(t, dir, map[string]string{
+		"silent":                string(vmlinux(ours(), elf.ET_EXEC, said)),
+		"telling":               string(vmlinux(ours(), elf.ET_EXEC, said+"\x00virtio_mmio\x00virtio_blk\x00virtio_console\x00erofs\x00ext4\x00overlay\x00")),
+		"built/modules.builtin": drivers,
+	})
+	for name, o := range map[string]ImportOptions{"it tells": {File: dir + "/telling"}, "a list tells": {File: dir + "/silent", Modules: dir + "/built"}} {
+		if k, err := NewStore(filepath.Join(t.TempDir(), "kernels")).Import(o); err != nil || len(k.Modules) != 0 || k.Lacks("ext4") || !k.Lacks(Vsock) {
+			t.Errorf("%s: %+v, %v", name, k, err)
+		}
+	}
+}
+
+// The cloud kernel's drivers are modules, of which each has its name as a string, and the
+// kernel none but of what it has built in.
+func TestDriversAreKnownByName(t *testing.T) {
+	files, _ := filepath.Glob(filepath.Join(os.Getenv("CAISSON_GUEST_KERNEL"), "boot/vmlinuz-*"))
+	if len(files) == 0 {
+		t.Skip("no CAISSON_GUEST_KERNEL: make test-vm has one")
+	}
+	file, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, version, err := Extract(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules, _, err := gather(filepath.Join(os.Getenv("CAISSON_GUEST_KERNEL"), "lib/modules", version))
+	if err != nil {
+		t.Fatal(err)
+	}
+	isModule := map[string]bool{}
+	for _, m := range modules {
+		isModule[m.name] = true
+		if own := []byte("\x00" + m.name + "\x00"); !bytes.Contains(m.content, own) {
+			t.Errorf("module %s does not have its name", m.name)
+		}
+	}
+	for _, n := range needs {
+		for _, name := range n.names {
+			if has := bytes.Contains(image, []byte("\x00"+name+"\x00")); has == isModule[name] {
+				t.Errorf("%s is in the kernel: %t, is a module: %t", name, has, isModule[name])
+			}
+		}
+	}
+}
+
 func TestImportRefuses(t *testing.T) {
 	dir := t.TempDir()
 	tree(t, dir, map[string]string{
 		"vmlinux": string(vmlinux(ours(), elf.ET_EXEC, said)), "text": "hello",
+		"mute/modules.dep": "", "mute/modules.builtin": strings.Replace(drivers, "virtio_console", "pcspkr", 1),
+		"little":           string(vmlinux(ours(), elf.ET_EXEC, said+"\x00virtio_mmio\x00virtio_blk\x00virtio_console\x00the erofs\x00ext4\x00overlay\x00")),
 		"bare/modules.dep": "kernel/f/erofs.ko:\n", "gone/modules.dep": "kernel/v/virtio_mmio.ko:\n", "loop/modules.dep": "virtio_mmio.ko: virtio.ko\nvirtio.ko: virtio_mmio.ko\n",
 	})
 	for name, tt := range map[string]struct {
@@ -116,6 +170,9 @@ func TestImportRefuses(t *testing.T) {
 		"no modules":          {ImportOptions{File: dir + "/vmlinux", Modules: dir}, sandbox.ErrInvalid, "modules.dep"},
 		"without a driver":    {ImportOptions{File: dir + "/vmlinux", Modules: dir + "/bare"}, sandbox.ErrInvalid, "no virtio_mmio and no virtio_pci"},
 		"a module is gone":    {ImportOptions{File: dir + "/vmlinux", Modules: dir + "/gone"}, sandbox.ErrInvalid, "virtio_mmio.ko"},
+		"no channel":          {ImportOptions{File: dir + "/vmlinux", Modules: dir + "/mute"}, sandbox.ErrInvalid, "no virtio_console and no vmw_vsock_virtio_transport"},
+		"no modules at all":   {ImportOptions{File: dir + "/vmlinux"}, sandbox.ErrInvalid, "no modules are in /lib/modules/6.1.0-48-cloud-amd64"},
+		"little built in":     {ImportOptions{File: dir + "/little"}, sandbox.ErrInvalid, "no erofs"},
 		"modules in a circle": {ImportOptions{File: dir + "/vmlinux", Modules: dir + "/loop"}, sandbox.ErrInvalid, "modules.dep"},
 	} {
 		s := NewStore(filepath.Join(t.TempDir(), "kernels"))
