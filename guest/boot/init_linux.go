@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -141,8 +142,12 @@ func openPorts() (port, control *os.File, channel *wire.Carrier, err error) {
 	return port, control, channel, err
 }
 
-// openPort opens a port, which appears some time after its device.
+// openPort opens a port, which appears some time after its device. Without a driver none
+// will: a driver that is built in or was loaded is there by now.
 func openPort(name string, flags int) (*os.File, error) {
+	if _, err := os.Stat("/sys/class/virtio-ports"); errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.New("the machine has no port " + name + ": its kernel has no driver of such ports (virtio_console)")
+	}
 	for until := time.Now().Add(deviceWait); time.Now().Before(until); time.Sleep(devicePause) {
 		names, _ := filepath.Glob("/sys/class/virtio-ports/*/name")
 		for _, n := range names {

@@ -36,7 +36,7 @@ var needs = []need{
 	{names: []string{"virtio_mmio"}, optional: true},
 	{names: []string{"virtio_pci"}, optional: true},
 	{names: []string{"virtio_blk"}},
-	{names: []string{"virtio_console", Vsock}}, // a channel to the agent
+	{names: []string{"virtio_console", Vsock}},          // a channel to the agent
 	{names: []string{"virtio_console"}, optional: true}, // QEMU's channel to the agent
 	{names: []string{Vsock}, optional: true},            // Firecracker's
 	{names: []string{"virtio_net"}, optional: true},     // without it there is no network

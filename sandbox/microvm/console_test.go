@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/guest/agent"
+	"github.com/caisson-run/caisson/guest/boot"
+	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/microvm"
 )
 
@@ -37,5 +39,15 @@ func TestConsole(t *testing.T) {
 	case <-c.OOM():
 	default:
 		t.Error("the agent's word was not heard in two pieces")
+	}
+}
+
+// The guest tells of a kernel without drivers, which the user has to mend.
+func TestNoPortHintsAtModules(t *testing.T) {
+	for said, want := range map[string]bool{"caisson: the machine has no port " + boot.Port + ": its kernel has no driver\n": true, "Kernel panic\n": false} {
+		err := microvm.Failed(said)
+		if got := strings.Contains(sandbox.Hint(err), "--modules DIR"); got != want || !strings.Contains(err.Error(), strings.TrimSpace(said)) {
+			t.Errorf("%q: %v, hint %q", said, err, sandbox.Hint(err))
+		}
 	}
 }

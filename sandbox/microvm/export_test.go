@@ -289,3 +289,10 @@ func LongestFile(stateDir, dir string, parts ...boot.Part) (int64, error) {
 
 // ErrMonitorGone is of a monitor that has ended.
 var ErrMonitorGone = errMonitorGone
+
+// Failed is why a machine did not start that said something on its console.
+func Failed(said string) error {
+	i := &instance{console: newConsole()}
+	_, _ = i.console.Write([]byte(said))
+	return i.failed(errors.New("no answer"))
+}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/caisson-run/caisson/guest/boot"
@@ -202,6 +203,9 @@ func (i *instance) failed(err error) error {
 	}
 	if said := i.console.lastLines(8); said != "" {
 		e.Problem += "; its console ends with\n" + said
+		if strings.Contains(said, "no port "+boot.Port) {
+			e.Hint = "its kernel lacks drivers, as modules say: caisson vm kernel ls shows which is used; caisson vm kernel import FILE --modules DIR"
+		}
 	}
 	return e
 }
