@@ -105,6 +105,7 @@ type StandIn struct {
 	Sticks  bool     // of resume
 	Stopped bool     // its box
 
+	agent net.Conn
 	monitor
 }
 
@@ -296,3 +297,11 @@ func Failed(said string) error {
 	_, _ = i.console.Write([]byte(said))
 	return i.failed(errors.New("no answer"))
 }
+
+// Begin has a guest that is reached by agent and control become a sandbox.
+func Begin(ctx context.Context, agent, control net.Conn) error {
+	i := &instance{monitor: &StandIn{agent: agent}, orders: newOrders(control), box: &box{ended: make(chan struct{})}}
+	return i.begin(ctx, &boot.Config{})
+}
+
+func (s *StandIn) channel() net.Conn { return s.agent }

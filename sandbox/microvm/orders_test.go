@@ -11,6 +11,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -93,5 +94,36 @@ func TestOrderGivenUp(t *testing.T) {
 	}
 	if err := o.Give(t.Context(), boot.Order{Do: boot.Resume}); err != nil {
 		t.Errorf("the next one: %v", err)
+	}
+}
+
+// A machine is told what time it is when its agent begins: it boots for seconds after it was
+// told what it is to be.
+func TestClockWhenItBegins(t *testing.T) {
+	ours, theirs := socketPair(t)
+	booted := make(chan int64, 1)
+	go func() {
+		defer theirs.Close()
+		if lines := bufio.NewScanner(theirs); lines.Scan() {
+			booted <- time.Now().UnixNano()
+			_, _ = theirs.Write([]byte("{}\n"))
+		}
+	}()
+	told := make(chan boot.Order, 1)
+	control := guestSays(t, func(o boot.Order) string {
+		told <- o
+		return fmt.Sprintf("{\"id\":%d}\n", o.ID)
+	})
+	if err := microvm.Begin(t.Context(), ours, control); err != nil {
+		t.Fatal(err)
+	}
+	ours.Close()
+	select {
+	case o := <-told:
+		if at := <-booted; o.Do != boot.Resume || o.Time < at {
+			t.Errorf("it had booted at %d, and was told %+v", at, o)
+		}
+	default:
+		t.Error("it was not told what time it is")
 	}
 }

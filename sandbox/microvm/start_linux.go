@@ -85,7 +85,7 @@ func (d *Driver) start(ctx context.Context, s *sandbox.Spec, from *written) (_ s
 	if from.remembers() {
 		err = i.goOnFrom(booting, from, s)
 	} else {
-		err = i.configure(booting, what)
+		err = i.begin(booting, what)
 	}
 	if err != nil {
 		return nil, err
@@ -116,6 +116,15 @@ func (w *written) within(ctx context.Context) (context.Context, context.CancelFu
 	}
 	wait := bootTimeout + time.Duration(w.Size/slowLoad)*time.Second
 	return context.WithTimeoutCause(ctx, wait, fmt.Errorf("it did not go on within %v", wait))
+}
+
+// begin has the machine become the sandbox. What time it is is said again when its agent
+// begins, and nothing else has: the machine was told before it booted.
+func (i *instance) begin(ctx context.Context, c *boot.Config) error {
+	if err := i.configure(ctx, c); err != nil {
+		return err
+	}
+	return i.orders.give(ctx, boot.Order{Do: boot.Resume, Time: time.Now().UnixNano()})
 }
 
 // configure tells the machine what it is to be, and waits until its agent begins.
