@@ -22,6 +22,13 @@ func Offered() []string {
 	return []string{"gvisor", "process", "docker", "docker:runsc", "docker:kata", "microvm", "microvm:qemu", "microvm:firecracker", "vm"}
 }
 
+// lacking are those that this version has no driver for. It has one for tcg.
+func lacking() []string {
+	return slices.DeleteFunc(Isolations(), func(name string) bool {
+		return slices.Contains(Offered(), name) || strings.HasSuffix(name, ":tcg")
+	})
+}
+
 // isLevel is nil for the name of a level, this version's or not: a policy may be for
 // other hosts, too, and session says what is not here.
 func isLevel(name string) error {
@@ -35,14 +42,13 @@ func isLevel(name string) error {
 // lacks would be refused in its turn, so it is never named alone.
 func levelHint(name string) string {
 	names := strings.Join(Offered(), ", ")
-	near := nearest(name, Isolations())
-	switch {
-	case near == "":
-		return "this version has " + names
-	case slices.Contains(Offered(), near):
+	if near := nearest(name, Offered()); near != "" {
 		return "did you mean " + near + "?"
 	}
-	return "did you mean " + near + "? It is not in this version, which has " + names
+	if near := nearest(name, lacking()); near != "" {
+		return "did you mean " + near + "? It is not in this version, which has " + names
+	}
+	return "this version has " + names
 }
 
 // strength is the order of the levels, and the only place that has it: what

@@ -405,6 +405,7 @@ func TestLevelHint(t *testing.T) {
 	const names = "gvisor, process, docker, docker:runsc, docker:kata, microvm, microvm:qemu, microvm:firecracker, vm"
 	for name, want := range map[string]string{
 		"foo": "this version has " + names, "gvsor": "did you mean gvisor?", "podman": "did you mean docker?",
+		"microvm:foo": "did you mean microvm?", "vm:foo": "this version has " + names, "microvm:qemo": "did you mean microvm:qemu?",
 		"firecracker": "did you mean microvm?", "k8s": "did you mean kubernetes? It is not in this version, which has " + names,
 	} {
 		if got := sandbox.Hint(isLevel(name)); got != want {
