@@ -30,7 +30,7 @@ func holdLimits(call *Call, plan *policy.Plan, caps sandbox.Capabilities, held m
 		if asked && !plan.BestEffort {
 			return &sandbox.Error{Op: "limit " + string(name), Kind: sandbox.ErrUnsupported,
 				Problem: fmt.Sprintf("it cannot be enforced on %s here: %s", plan.Isolation, why),
-				Hint:    hintOr(c.Remedy, "drop the limit") + "; or run with less: best_effort: true in a policy, caisson run --best-effort", Rule: ruleOf(plan, "limits."+string(name))}
+				Hint:    hintOr(c.Remedy, "drop the limit") + "; or run with less: " + call.withLess(), Rule: ruleOf(plan, "limits."+string(name))}
 		}
 		if c.Enforcement == sandbox.Off {
 			plan.Limits.Clear(name) // a driver refuses what it cannot hold
@@ -45,6 +45,14 @@ func holdLimits(call *Call, plan *policy.Plan, caps sandbox.Capabilities, held m
 		call.OnLacking(lacking)
 	}
 	return nil
+}
+
+// withLess is how a call like this one says that it may be run with less.
+func (c *Call) withLess() string {
+	if c.Step != nil {
+		return "best_effort: true in a policy, caisson template build --best-effort"
+	}
+	return "best_effort: true in a policy, caisson run --best-effort"
 }
 
 // Lacking are default limits that do not hold here as they do elsewhere.

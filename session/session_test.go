@@ -21,6 +21,7 @@ import (
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/faketest"
+	"github.com/caisson-run/caisson/session/environment"
 )
 
 func TestMain(m *testing.M) {
@@ -268,6 +269,17 @@ func TestCallerEnds(t *testing.T) {
 		t.Errorf("a cancelled call has no end in the record: %+v", r)
 	}
 	b.clean(t)
+}
+
+// What is refused says how its own command runs with less.
+func TestLessIsOfTheCommand(t *testing.T) {
+	run, step := &Call{}, &Call{Step: &environment.Step{}}
+	if got := run.withLess(); !strings.HasSuffix(got, "caisson run --best-effort") {
+		t.Error(got)
+	}
+	if got := step.withLess(); !strings.HasSuffix(got, "caisson template build --best-effort") {
+		t.Error(got)
+	}
 }
 
 func TestUnenforceable(t *testing.T) {
