@@ -12,6 +12,7 @@ import (
 	"github.com/caisson-run/caisson/image"
 	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/sandbox"
+	"github.com/caisson-run/caisson/session"
 	"github.com/caisson-run/caisson/template"
 )
 
@@ -63,7 +64,10 @@ func needs(d *template.Definition) []bool {
 // base finds the image that a stage starts from; nil where it is no image.
 func (w *work) base(ctx context.Context, b template.Base) (*image.Stored, error) {
 	switch b.Kind {
-	case template.Scratch, template.Earlier:
+	case template.Earlier:
+		return nil, nil
+	case template.Scratch: // a step on it is judged when it runs
+		_ = w.settleLimits(w.Call)
 		return nil, nil
 	case template.Host:
 		return nil, w.judge("")
@@ -131,6 +135,12 @@ func (w *work) judge(name string) error {
 	if r, err := reference.Parse(name); err == nil && r.Kind == reference.Template {
 		c.OwnImage = w.Images.MayHave(r, w.Owner) // the operator's own policy bounds the operator
 	}
+	return w.settleLimits(c)
+}
+
+// settleLimits finds whether the policy lets steps have the default limits, which count as
+// asked for then, and whether it lets such a call begin at all.
+func (w *work) settleLimits(c session.Call) error {
 	c.Network = w.network()
 	w.roomy = true
 	c.Limits = w.limits()
