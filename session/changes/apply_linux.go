@@ -283,12 +283,16 @@ func (a *applying) finish() error {
 		}
 	}
 	st.Done = nil
+	nFiles := 0
 	for i := range have {
 		if have[i] || a.done[i] || a.plan.already[i] {
 			st.Done = append(st.Done, i)
+			if a.set.Entries[i].Type != Dir {
+				nFiles++
+			}
 		}
 	}
-	st.State = State{Applied: len(st.Done), AppliedAt: a.store.o.Now().UTC().Round(0)}
+	st.State = State{Applied: len(st.Done), Files: nFiles, AppliedAt: a.store.o.Now().UTC().Round(0)}
 	b, err := json.Marshal(st)
 	if err == nil {
 		err = os.WriteFile(name+".new", b, 0o600)

@@ -102,6 +102,24 @@ X run (can no longer be run)
 	}
 }
 
+// What is applied is counted as what is changed: a directory is no file.
+func TestLineCountsFiles(t *testing.T) {
+	for want, layer := range map[string]func(*tarWriter) *tarWriter{
+		"2 files changed, 2 applied":           func(l *tarWriter) *tarWriter { return l.dir("d").file("d/f", "x\n", 0o644).file("d/g", "x\n", 0o644) },
+		"0 files changed, directories applied": func(l *tarWriter) *tarWriter { return l.dir("d") },
+	} {
+		ws := newWorkspace(t, tree{})
+		set := ws.keep(layer(newTar()).bytes())
+		if _, err := ws.apply(set, ApplyOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		list, err := ws.store.List("")
+		if err != nil || len(list) != 1 || list[0].Line() != want {
+			t.Errorf("%v, %+v, want %q", err, list, want)
+		}
+	}
+}
+
 // Only a NUL makes a file binary. What is replaced by another type is said.
 func TestPatchShows(t *testing.T) {
 	ws := newWorkspace(t, tree{"latin": {File, "caf\xe9\n", false}, "link": {kind: Link, text: "latin"}, "dir": {kind: Dir}, "file": {File, "x\n", false}, "mode": {kind: Dir}, "to": {File, "x\n", false}})

@@ -89,10 +89,13 @@ func (s *Summary) Line() string {
 	for _, p := range []struct {
 		n    int
 		text string
-	}{{s.Counts.Held, "held back"}, {s.Ignored, "ignored and not kept"}, {s.Skipped, "skipped"}, {s.State.Applied, "applied"}} {
+	}{{s.Counts.Held, "held back"}, {s.Ignored, "ignored and not kept"}, {s.Skipped, "skipped"}, {s.State.Files, "applied"}} {
 		if p.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.text))
 		}
+	}
+	if s.State.Files == 0 && s.State.Applied > 0 {
+		parts = append(parts, "directories applied")
 	}
 	if s.State.Unfinished {
 		parts = append(parts, "an apply ended half way: apply again goes on")
