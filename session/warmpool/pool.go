@@ -7,6 +7,7 @@ package warmpool
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -51,6 +52,15 @@ type State struct {
 	Err     error // why the last one could not be made; nil when it could
 	// Grown is closed when another one waits.
 	Grown <-chan struct{}
+}
+
+// String is how it does, for people.
+func (s State) String() string {
+	text := fmt.Sprintf("%d waiting, %d taken, %d missed", s.Waiting, s.Taken, s.Missed)
+	if s.Err != nil {
+		text += ": " + s.Err.Error()
+	}
+	return text
 }
 
 // Pool keeps things ready. It may be used from many goroutines.

@@ -5,6 +5,7 @@ package warmpool_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -224,6 +225,18 @@ func TestManyClaims(t *testing.T) {
 		}
 		t.Logf("%d claims got one, %d died", s.Taken, len(died))
 	})
+}
+
+// How a pool does is for people, too: no address of a channel is.
+func TestStateString(t *testing.T) {
+	s := warmpool.State{Waiting: 2, Taken: 5, Missed: 1, Grown: make(chan struct{})}
+	if got, want := fmt.Sprintf("%+v", []warmpool.State{s}), "[2 waiting, 5 taken, 1 missed]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	s.Err = errors.New("no kernel")
+	if got, want := fmt.Sprint(s), "2 waiting, 5 taken, 1 missed: no kernel"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
 }
 
 // What was made outside waits as well, and more of its kind are made.
