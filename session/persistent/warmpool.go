@@ -215,10 +215,10 @@ func (p *warmPool) make(ctx context.Context, k warmKind) (*warmSandbox, error) {
 	}
 	m, err := p.b.makeAhead(ctx, k.grant, r, p.lasts(k))
 	if err != nil {
-		return nil, err
+		return nil, unmade(k, r, err)
 	}
 	if err := p.b.getReady(ctx, k.grant, m); err != nil {
-		return nil, errors.Join(err, m.Invocation.Undo.Run(context.WithoutCancel(ctx)))
+		return nil, errors.Join(unmade(k, r, err), m.Invocation.Undo.Run(context.WithoutCancel(ctx)))
 	}
 	if u, err := m.box.Usage(ctx); err == nil && u.Memory != nil {
 		m.memory = *u.Memory
@@ -237,6 +237,40 @@ func (p *warmPool) failed(k warmKind, err error) {
 		p.why[k] = why
 		p.o.Notice("no sandbox could be made ahead: " + err.Error())
 	}
+}
+
+// failure says of which kind one could not be made: its template, its policy, and the level
+// that this gives.
+type failure struct {
+	kind  warmKind
+	level string // empty: it is not known
+	error
+}
+
+func (f *failure) Unwrap() error { return f.error }
+
+// Error names the kind before the cause.
+func (f *failure) Error() string {
+	text := "template " + cmp.Or(f.kind.template, BaseTemplate)
+	if f.kind.like > 0 {
+		text = "one like another"
+	}
+	if g := f.kind.grant; g != nil && g.options.PolicyName != "" {
+		text += ", policy " + g.options.PolicyName
+	}
+	if f.level != "" {
+		text += ", level " + f.level
+	}
+	return text + ": " + f.error.Error()
+}
+
+// unmade is err with the kind and level of what r was to make.
+func unmade(k warmKind, r *session.Invocation, err error) error {
+	f := &failure{kind: k, error: err}
+	if v, no := r.Verdict(); no == nil {
+		f.level = v.Plan.Isolation
+	}
+	return f
 }
 
 // succeeded notes that one of a kind was made.

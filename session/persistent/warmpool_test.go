@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -283,5 +284,36 @@ func TestWarmPoolSaysOnce(t *testing.T) {
 		if step.do(); said != step.want {
 			t.Errorf("after step %d it was said %d times, not %d", i, said, step.want)
 		}
+	}
+}
+
+// roomless starts nothing.
+type roomless struct{ *faketest.Driver }
+
+func (roomless) Start(context.Context, *sandbox.Spec) (sandbox.Instance, error) {
+	return nil, errors.New("no room")
+}
+
+// The log says what could not be made ahead: of which template, under which policy, on which
+// level.
+func TestWarmPoolSaysWhatFailed(t *testing.T) {
+	said := make(chan string, 1)
+	newHome(t, func(o *SandboxesOptions) {
+		o.Drivers["gvisor"] = roomless{o.Drivers["gvisor"].(*faketest.Driver)}
+		o.Notice = func(s string) {
+			select {
+			case said <- s:
+			default:
+			}
+		}
+		file, err := policy.Parse("/agents.yaml", []byte("version: 1\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		file.Dir = "/"
+		o.Ready, o.Policies = 1, map[string]*policy.File{"": file}
+	})
+	if got := <-said; !strings.HasPrefix(got, "no sandbox could be made ahead: template base, policy /agents.yaml, level gvisor: ") || !strings.Contains(got, "no room") {
+		t.Error(got)
 	}
 }
