@@ -259,6 +259,14 @@ func (a *app) table(head string, lines func(w *tabwriter.Writer)) error {
 	return w.Flush()
 }
 
+// stateOf is the state of a sandbox in a table: one that runs may have gone cold.
+func stateOf(b *client.Sandbox) string {
+	if b.Cold == "" {
+		return dash(b.State)
+	}
+	return dash(b.State) + ", " + map[string]string{"frozen": "frozen", "disk": "on disk"}[b.Cold]
+}
+
 func (a *app) sandboxList(d *daemon) *cobra.Command {
 	var f client.Filter
 	var metadata []string
@@ -297,7 +305,7 @@ func (a *app) sandboxList(d *daemon) *cobra.Command {
 					if b.State == "running" && !b.Ends.IsZero() {
 						ends = b.Ends.Local().Format(time.DateTime)
 					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", dash(b.ID), dash(b.Name), dash(b.State), dash(b.Template), b.Created.Local().Format(time.DateTime), ends)
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", dash(b.ID), dash(b.Name), stateOf(&b), dash(b.Template), b.Created.Local().Format(time.DateTime), ends)
 				}
 			})
 		},
