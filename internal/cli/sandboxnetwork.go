@@ -36,7 +36,8 @@ are not allowed any more are closed.`,
 			case none && (r.All || some || len(r.Deny) > 0) || r.All && some:
 				return usage(cmd, "--allow, --all and --no-network each say something else", "take one of them")
 			case len(r.Deny) > 0 && !r.All && !some:
-				return usage(cmd, "--deny takes nothing away from nothing", "add --all or --allow")
+				return usage(cmd, "--deny says what is taken away, and not from what: what is said replaces all that was said before",
+					"add --all or --allow, with all that it is to reach; --no-network closes it")
 			}
 			var b *client.Sandbox
 			if none || r.All || some {
