@@ -97,6 +97,9 @@ type Options struct {
 	// Unpack makes a tree below dir of an image that docker save wrote; the image
 	// store does when it is nil. Tests put a careless one here.
 	Unpack func(ctx context.Context, archive, dir string) error
+	// Lend, when set, has what a level needs of one state directory in another: second
+	// caissons have state directories of their own.
+	Lend func(from, to string) error
 	// Copies says that the level has no read-write mounts: what code gets of the host's
 	// files are copies.
 	Copies bool

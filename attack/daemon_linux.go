@@ -33,11 +33,35 @@ type daemon struct {
 	state    string // its state directory
 	cmd      *exec.Cmd
 	ended    chan struct{}
+	suite    *suite
+}
+
+// packTimeout is how long a request may take where this host's programs are packed for a root.
+const packTimeout = 5 * probeTimeout
+
+// timeout is how long a request may take.
+func (d *daemon) timeout() time.Duration {
+	if d.suite.Copies {
+		return packTimeout
+	}
+	return probeTimeout
+}
+
+// ownState makes a directory with a state directory for another caisson.
+func (s *suite) ownState() (dir, state string, err error) {
+	if dir, err = os.MkdirTemp(s.dir, "daemon-"); err != nil {
+		return "", "", err
+	}
+	state = filepath.Join(dir, "state")
+	if err = os.Mkdir(state, 0o700); err == nil && s.Lend != nil {
+		err = s.Lend(s.State, state)
+	}
+	return dir, state, err
 }
 
 // serve starts one whose keys have a policy.
 func (s *suite) serve(ctx context.Context, policy string, more ...string) (*daemon, error) {
-	dir, err := os.MkdirTemp(s.dir, "daemon-")
+	dir, state, err := s.ownState()
 	if err != nil {
 		return nil, err
 	}
@@ -45,9 +69,8 @@ func (s *suite) serve(ctx context.Context, policy string, more ...string) (*daem
 	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
 		return nil, err
 	}
-	state := filepath.Join(dir, "state")
 	args := append([]string{"serve", "--listen", "127.0.0.1:0", "--state", state, "--policy", file, "--pool", "0", "--grace", "0s"}, more...)
-	d := &daemon{cmd: s.Again(args...), state: state, ended: make(chan struct{})}
+	d := &daemon{cmd: s.Again(args...), state: state, ended: make(chan struct{}), suite: s}
 	var errs tail
 	d.cmd.Stderr = &errs
 	out, err := d.cmd.StdoutPipe()
@@ -117,7 +140,7 @@ func (d *daemon) ask(ctx context.Context, method, path string, in, out any) erro
 		}
 		body = bytes.NewReader(text)
 	}
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, d.timeout())
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, d.url+path, body)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caisson-run/caisson/attack/probe"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -42,6 +43,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 			o.OnFinding(f)
 		}
 	}
+	if o.Copies {
+		s.packed(ctx)
+	}
 	if o.wants(liveCases()...) {
 		s.live(ctx, report)
 	}
@@ -53,6 +57,14 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	r.sort()
 	return r, nil
+}
+
+// packed has this host's programs packed for a root, where the level wants that: the cases have
+// no time for it. What goes wrong they say themselves.
+func (s *suite) packed(ctx context.Context) {
+	sc := s.begin(ctx, limited(func(l *sandbox.Limits) { l.Wall = packTimeout }, sandbox.LimitWall), probe.ModeNetwork, `{}`)
+	_ = sc.waits(probe.CaseReady, packTimeout)
+	sc.end()
 }
 
 // scenes makes the cases that have sandboxes of their own. Those about files, about

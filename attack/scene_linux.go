@@ -76,7 +76,9 @@ func (s *suite) begin(ctx context.Context, change func(*session.Call), args ...s
 }
 
 // wait waits until the probe says that it has come to a point.
-func (sc *scene) wait(id string) error {
+func (sc *scene) wait(id string) error { return sc.waits(id, probeTimeout) }
+
+func (sc *scene) waits(id string, timeout time.Duration) error {
 	select {
 	case <-sc.out.Said(id):
 		return nil
@@ -87,8 +89,8 @@ func (sc *scene) wait(id string) error {
 		default:
 		}
 		return sc.why()
-	case <-time.After(probeTimeout):
-		return fmt.Errorf("the probe did not come to its end within %s; its last words: %s", probeTimeout, sc.out.Last())
+	case <-time.After(timeout):
+		return fmt.Errorf("the probe did not come to its end within %s; its last words: %s", timeout, sc.out.Last())
 	}
 }
 

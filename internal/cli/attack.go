@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-run/caisson/attack"
+	"github.com/caisson-run/caisson/image"
 	"github.com/caisson-run/caisson/image/kernel"
 	"github.com/caisson-run/caisson/policy"
 	"github.com/caisson-run/caisson/sandbox"
@@ -112,15 +113,15 @@ func (a *app) attack(cmd *cobra.Command, f *attackFlags) (*attack.Report, error)
 	ctx, stop := signal.NotifyContext(contextOf(cmd), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer stop()
 	level := cmp.Or(f.isolation, policy.DefaultIsolation)
-	// Thousands of calls are nothing that their user wants in the record. The kernels of virtual
-	// machines are those of the state directory, for other caissons that are attacked, too.
-	a.state = filepath.Join(a.statePath(), "attack")
+	// Thousands of calls are nothing that their user wants in the record.
+	users := a.statePath()
+	a.state = filepath.Join(users, "attack")
 	opened, err := a.open(ctx, "")
 	if err != nil {
 		return nil, err
 	}
 	defer opened.close()
-	if err := os.Symlink(filepath.Join("..", kernel.Dir), filepath.Join(a.statePath(), kernel.Dir)); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := lend(users, a.statePath()); err != nil {
 		return nil, &sandbox.Error{Op: "attack " + printable(level), Kind: sandbox.ErrUnavailable, Problem: "the state directory cannot be used", Hint: "free some space there", Cause: err}
 	}
 	caps, err := a.attackable(ctx, level)
@@ -146,12 +147,30 @@ func (a *app) attack(cmd *cobra.Command, f *attackFlags) (*attack.Report, error)
 	}
 	r, err := attack.Run(ctx, attack.Options{
 		Session: opened.Session, Isolation: level, State: a.statePath(), Program: program, Only: f.cases, OnFinding: progress,
-		Again: a.againIn(program), Open: a.office, Copies: !caps.ReadWrite,
+		Again: a.againIn(program), Open: a.office, Copies: !caps.ReadWrite, Lend: lend,
 	})
 	if ctx.Err() != nil {
 		return nil, &sandbox.Error{Op: "attack " + level, Kind: sandbox.ErrUnavailable, Problem: "it was interrupted; nothing that it planted is left"}
 	}
 	return r, err
+}
+
+// lend has in one state directory what virtual machines need of another: kernels, and roots
+// that were packed, which takes a minute and gigabytes.
+func lend(from, to string) error {
+	from, err := filepath.Abs(from)
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(filepath.Join(from, image.PacksDir), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	for _, name := range []string{kernel.Dir, image.PacksDir} {
+		if err := os.Symlink(filepath.Join(from, name), filepath.Join(to, name)); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // attackable is what a level can do, if it can be attacked here.
