@@ -191,7 +191,7 @@ type Snapshotter interface {
 	// Snapshot writes the sandbox into dir, a directory of the caller's own, mode
 	// 0700, with no file in it. With end it does not run on from that moment, and the
 	// caller destroys it; without, it goes on, and so do its sessions. After an
-	// error dir is worthless, and the sandbox may have ended.
+	// error dir is worthless, and the sandbox may have ended, unless it is ErrRunsOn.
 	Snapshot(ctx context.Context, dir string, end bool) error
 }
 

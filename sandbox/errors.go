@@ -26,6 +26,10 @@ var (
 // may still be good.
 var ErrMisfit = errors.New("the memory does not fit")
 
+// ErrRunsOn is the cause of an error of a Snapshot that was refused before anything was written
+// down: the sandbox, which is a Pauser, goes on as before.
+var ErrRunsOn = errors.New("it goes on as before")
+
 // Error is an error for people: what was tried, what is wrong, and what to do.
 //
 // Its text is one sentence, "op: problem", and the hint on its own. It wraps a

@@ -86,7 +86,9 @@ func (c *Config) carryOut(line []byte, r *reader) Done {
 	if err == nil {
 		switch o.Do {
 		case Freeze:
-			err = freeze()
+			err = freeze(o.Within)
+		case Flush:
+			err = flush(o.Within)
 		case Resume:
 			if err = o.resume(); err == nil && c.channel != nil {
 				c.channel.Meet()
@@ -137,48 +139,30 @@ func (c *Config) leave(sent int64) error {
 	return err
 }
 
-const (
-	// freezeWait is how long the sandbox's processes may take to stand still.
-	freezeWait = 20 * time.Second
-	// flushWait is how long the disks may take before that, and flushAgain afterwards,
-	// when little is left. The host waits for two minutes in all.
-	flushWait, flushAgain = time.Minute, 30 * time.Second
-)
-
-// freeze has every process of the sandbox stand still, and writes to the disks what is to
-// be written. Most of it is written before: a file system may be a process of the sandbox
-// (FUSE), which answers nothing once it stands still.
-func freeze() error {
-	if err := flush(flushWait); err != nil {
-		return err
-	}
+// freeze has every process of the sandbox stand still. After an error those do that can:
+// one may wait for another that stands still, as for a file system that is a process of the
+// sandbox (FUSE).
+func freeze(within time.Duration) error {
 	if err := setFrozen("1"); err != nil {
 		return err
 	}
-	for until := time.Now().Add(freezeWait); ; time.Sleep(devicePause) {
+	for until := time.Now().Add(within); ; time.Sleep(devicePause) {
 		b, err := os.ReadFile(filepath.Join(groupDir, "cgroup.events"))
-		if err == nil && strings.Contains("\n"+string(b), "\nfrozen 1\n") {
-			break
+		if err != nil || strings.Contains("\n"+string(b), "\nfrozen 1\n") {
+			return err
 		}
-		if err == nil && time.Now().After(until) {
-			err = errors.New("a process of the sandbox does not stand still")
-		}
-		if err != nil {
-			return errors.Join(err, setFrozen("0"))
+		if time.Now().After(until) {
+			return errors.New("a process of the sandbox does not stand still")
 		}
 	}
-	if err := flush(flushAgain); err != nil {
-		return errors.Join(err, setFrozen("0"))
-	}
-	return nil
 }
 
 // flushing is one that has not come to an end; there is no other then.
 var flushing = make(chan struct{}, 1)
 
 // flush writes out what is to be written: sync(2), which waits for every file system.
-func flush(wait time.Duration) error {
-	expired := time.After(wait)
+func flush(within time.Duration) error {
+	expired := time.After(within)
 	select {
 	case flushing <- struct{}{}:
 	case <-expired:

@@ -19,6 +19,8 @@
 package boot
 
 import (
+	"time"
+
 	"github.com/caisson-run/caisson/guest/wire"
 	"github.com/caisson-run/caisson/sandbox"
 )
@@ -146,9 +148,11 @@ type Answer struct {
 
 // The orders. Each is one line of JSON, an [Order], and is answered with one, a [Done].
 const (
-	// Freeze has every process of the sandbox stand still, and writes out what is to be
-	// written to disks. It may be ordered of a sandbox that stands still.
+	// Freeze has every process of the sandbox stand still, as many as do, until Resume: an
+	// error says that some do not. It may be ordered of a sandbox that stands still.
 	Freeze = "freeze"
+	// Flush writes out what is to be written to disks.
+	Flush = "flush"
 	// Resume sets what is not empty and then lets the sandbox go on.
 	Resume = "resume"
 	// Changes gives a piece of the layer over a copy, or over the root where that has a Part,
@@ -173,6 +177,8 @@ const EntropySize = 64
 type Order struct {
 	ID uint64 `json:"id"`
 	Do string `json:"do"`
+	// Within is how long Freeze and Flush may take, in nanoseconds.
+	Within time.Duration `json:"within,omitempty"`
 	// Time is the host's, in nanoseconds since 1970.
 	Time int64 `json:"time,omitempty"`
 	// Entropy is what the kernel draws other numbers by than a copy of it.

@@ -69,7 +69,7 @@ func untold(err error) error {
 // what it was told after its caller has left, and [instance.Resume] would not know. A machine
 // that is not again as it was ends.
 func (i *instance) still(ctx context.Context) (goOn func() error, err error) {
-	begin := func(ctx context.Context) error { return i.orders.give(ctx, boot.Order{Do: boot.Freeze}) }
+	begin := func(ctx context.Context) error { return i.order(ctx, boot.Freeze, i.freezeTime()) }
 	undo := func(ctx context.Context) error {
 		return i.orders.give(ctx, boot.Order{Do: boot.Resume, Time: time.Now().UnixNano()})
 	}

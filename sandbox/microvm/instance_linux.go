@@ -26,6 +26,8 @@ type instance struct {
 	mark    wire.Mark
 	parts   []boot.Part // of its disk
 
+	emulated bool // its processor
+
 	base  sandbox.Usage // when the agent began
 	ended chan struct{}
 
@@ -35,8 +37,9 @@ type instance struct {
 	destroy sync.Mutex
 
 	pausing sync.Mutex // held while the machine is stopped or let go on
-	stands  bool       // its processors were told to stop, whether they have or not
+	stands  bool       // it was told to stand still, whether it does or not
 	frozen  bool       // what the sandbox runs stands still inside
+	flushed bool       // its disks have since then what was to be written to them
 }
 
 var (

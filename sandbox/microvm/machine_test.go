@@ -295,7 +295,7 @@ func frozen(t *testing.T, m *machine) {
 		return all
 	}
 	after(uptimes("/proc/uptime")[0])
-	if err := microvm.Order(t.Context(), m.instance, boot.Order{Do: boot.Freeze}); err != nil {
+	if err := microvm.Order(t.Context(), m.instance, boot.Order{Do: boot.Freeze, Within: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	<-time.After(time.Second)
@@ -310,6 +310,26 @@ func frozen(t *testing.T, m *machine) {
 		t.Errorf("while it was to stand still it did something after %v s", longest)
 	}
 	m.sh("echo > /tmp/stop")
+}
+
+// A process that waits for a slow disk does not stand still. The others do, until they are
+// told to go on.
+func TestFreezeOfWhatWaits(t *testing.T) {
+	m := start(t, newDriver(t, microvm.Micro), newSpec(t, func(s *sandbox.Spec) { s.Limits.IO = 256 << 10 }))
+	m.sh("while [ ! -e /dev/shm/stop ]; do :; done > /dev/null 2>&1 &")
+	m.sh("> /home/user/a; dd if=/dev/zero of=/home/user/a bs=1M count=8 conv=fsync > /dev/null 2>&1 &\n" +
+		"while set -- $(ls -ln /home/user/a) && [ $5 -lt 8388608 ]; do :; done; while read pid comm state rest < /proc/$!/stat && [ $state != D ]; do :; done")
+	err := microvm.Order(t.Context(), m.instance, boot.Order{Do: boot.Freeze, Within: time.Second})
+	if err == nil || !strings.Contains(err.Error(), "does not stand still") {
+		t.Errorf("it stands still: %v", err)
+	}
+	if err := microvm.Order(t.Context(), m.instance, boot.Order{Do: boot.Flush, Within: time.Millisecond}); err == nil {
+		t.Error("all was written at once")
+	}
+	if err := microvm.Order(t.Context(), m.instance, boot.Order{Do: boot.Resume}); err != nil {
+		t.Fatal(err)
+	}
+	m.sh("echo > /dev/shm/stop")
 }
 
 func TestRefusals(t *testing.T) {

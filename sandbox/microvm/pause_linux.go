@@ -14,13 +14,15 @@ import (
 var _ sandbox.Pauser = (*instance)(nil)
 
 // Pause has the sandbox stand still inside, so that its clock is right before anything of
-// it goes on, and stops the machine's processors. They are stopped too where the guest does
-// not do its part.
+// it goes on, and stops the machine's processors: whatever the guest does in its time, and
+// when ctx ends, too.
 func (i *instance) Pause(ctx context.Context) error {
 	i.pausing.Lock()
 	defer i.pausing.Unlock()
-	_, err := i.stop(ctx)
-	return err
+	if !i.stands {
+		_ = i.freeze(ctx)
+	}
+	return i.halt(ctx)
 }
 
 // Resume lets all go on.
@@ -33,17 +35,41 @@ func (i *instance) Resume(ctx context.Context) error {
 	return i.goOn(ctx, nil)
 }
 
-// stop stops the machine; unfrozen is why the sandbox does not stand still inside. The
-// processors are stopped whatever the guest does within orderTimeout, and when ctx ends, too.
-func (i *instance) stop(ctx context.Context) (unfrozen, err error) {
-	if !i.stands {
-		unfrozen = i.orders.give(ctx, boot.Order{Do: boot.Freeze})
-		i.frozen = unfrozen == nil
+// How long a guest may take until what the sandbox runs stands still, and how much longer
+// where its processor is emulated.
+const (
+	freezeTimeout = 10 * time.Second
+	emulatedTimes = 4
+)
+
+// freezeTime is how long a guest may take for that.
+func (i *instance) freezeTime() time.Duration {
+	if i.emulated {
+		return freezeTimeout * emulatedTimes
 	}
-	i.stands = true
+	return freezeTimeout
+}
+
+// freeze has what the sandbox runs stand still, and says why where it does not.
+func (i *instance) freeze(ctx context.Context) error {
+	err := i.order(ctx, boot.Freeze, i.freezeTime())
+	i.stands, i.frozen, i.flushed = true, err == nil, false
+	return err
+}
+
+// order has the guest do something within a time. One that does not answer has a quarter of it
+// on top.
+func (i *instance) order(ctx context.Context, do string, within time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, within+within/4, errOrderTimeout)
+	defer cancel()
+	return i.orders.give(ctx, boot.Order{Do: do, Within: within})
+}
+
+// halt stops the processors.
+func (i *instance) halt(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), qmpTimeout)
 	defer cancel()
-	return unfrozen, i.told(i.monitor.pause(ctx))
+	return i.told(i.monitor.pause(ctx))
 }
 
 // goOn has the processors go on, and then what the sandbox runs: with the time that it is,

@@ -10,9 +10,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -33,6 +37,51 @@ func TestPauseOfADeafGuest(t *testing.T) {
 	m := &microvm.StandIn{}
 	if err := m.Instance(ours).Pause(ctx); err != nil || !slices.Equal(m.Asked, []string{"pause"}) {
 		t.Errorf("%v, %v", m.Asked, err)
+	}
+}
+
+// A guest whose root has taken the place of its first process answers nothing: a pause stops
+// its processors all the same, as soon as its time is over.
+func TestPauseOfASilentGuest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		ended := make(chan struct{})
+		go func() { defer close(ended); _, _ = io.Copy(io.Discard, theirs) }()
+		m, began := &microvm.StandIn{}, time.Now()
+		i := m.Instance(ours)
+		if err := i.Pause(t.Context()); err != nil || !slices.Equal(m.Asked, []string{"pause"}) {
+			t.Errorf("%v, %v", m.Asked, err)
+		}
+		if took := time.Since(began); took > 15*time.Second {
+			t.Errorf("it was paused after %v", took)
+		}
+		err := i.Snapshot(t.Context(), t.TempDir(), false)
+		if !errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(fmt.Sprint(err), "does not stand still") || m.Stopped {
+			t.Errorf("a snapshot of it: %v; ended %v", err, m.Stopped)
+		}
+		ours.Close()
+		<-ended
+	})
+}
+
+// What cannot be written down as it is goes on: an error is all that its caller gets.
+func TestSnapshotOfWhatDoesNotStandStill(t *testing.T) {
+	for fails, want := range map[string]string{boot.Freeze: "does not stand still", boot.Flush: "does not write its files"} {
+		var orders []string
+		conn := guestSays(t, func(o boot.Order) string {
+			if orders = append(orders, o.Do); o.Do == fails {
+				return fmt.Sprintf("{\"id\":%d,\"error\":\"no\"}\n", o.ID)
+			}
+			return fmt.Sprintf("{\"id\":%d}\n", o.ID)
+		})
+		m := &microvm.StandIn{}
+		err := m.Instance(conn).Snapshot(t.Context(), t.TempDir(), true)
+		if !errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(fmt.Sprint(err), want) || sandbox.Hint(err) == "" {
+			t.Errorf("%s: %v, want %q", fails, err, want)
+		}
+		if last := orders[len(orders)-1]; m.Stopped || slices.Contains(m.Asked, "save") || fails == boot.Freeze && last != boot.Resume {
+			t.Errorf("%s: ordered %q, asked %q, ended %v", fails, orders, m.Asked, m.Stopped)
+		}
 	}
 }
 

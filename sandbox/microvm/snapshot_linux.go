@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/caisson-run/caisson/guest/boot"
 	"github.com/caisson-run/caisson/guest/wire"
@@ -139,6 +140,11 @@ func (i *instance) standing(ctx context.Context, end bool, write func() error) (
 	i.pausing.Lock()
 	defer i.pausing.Unlock()
 	if !i.stands {
+		// Most is written out before: a file system may be a process of the sandbox (FUSE),
+		// which answers nothing once it stands still.
+		if err := i.flush(ctx); err != nil {
+			return unflushed(err)
+		}
 		defer func() {
 			if end && err == nil {
 				return
@@ -148,19 +154,52 @@ func (i *instance) standing(ctx context.Context, end bool, write func() error) (
 				err = errors.Join(err, undone)
 			}
 		}()
-		unfrozen, err := i.stop(ctx)
-		if err := errors.Join(unfrozen, err); err != nil {
-			return unwritten(err)
+		if err := i.freeze(ctx); err != nil {
+			return moving(err)
 		}
 	}
 	if !i.frozen { // a copy would go on before it is told what it is
-		return unwritten(errors.New("what runs inside does not stand still"))
+		return moving(nil)
+	}
+	if err := i.settle(ctx); err != nil {
+		return unflushed(err)
 	}
 	return write()
 }
 
+// flushTimeout is long: a disk may have a bound on its speed.
+const flushTimeout = time.Minute
+
+// flush writes to the disks what is to be written.
+func (i *instance) flush(ctx context.Context) error { return i.order(ctx, boot.Flush, flushTimeout) }
+
+// settle is flush for a machine whose sandbox stands still. Its processors run meanwhile, and
+// are stopped then.
+func (i *instance) settle(ctx context.Context) error {
+	if i.flushed {
+		return nil
+	}
+	if err := i.told(i.monitor.resume(ctx)); err != nil {
+		return err
+	}
+	err := i.flush(ctx)
+	i.flushed = err == nil
+	return errors.Join(err, i.halt(ctx))
+}
+
 func unwritten(err error) error {
 	return &sandbox.Error{Op: "snapshot", Kind: sandbox.ErrUnavailable, Problem: "the virtual machine cannot be written down", Hint: "see whether the disk of the state directory is full", Cause: err}
+}
+
+// moving is of a sandbox that does not stand still.
+func moving(err error) error {
+	return &sandbox.Error{Op: "snapshot", Kind: sandbox.ErrUnavailable, Problem: "what runs in the virtual machine does not stand still",
+		Hint: "a process may wait for another that does, as for a file system of its own (FUSE): end it, and try again", Cause: errors.Join(sandbox.ErrRunsOn, err)}
+}
+
+func unflushed(err error) error {
+	return &sandbox.Error{Op: "snapshot", Kind: sandbox.ErrUnavailable, Problem: "the virtual machine does not write its files to its disks",
+		Hint: "a file system inside may not answer (FUSE), or --io may be low: end what writes much, and try again", Cause: errors.Join(sandbox.ErrRunsOn, err)}
 }
 
 // write writes a machine down that stands still: its memory, where that is wanted, its

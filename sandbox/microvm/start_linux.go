@@ -38,7 +38,7 @@ func (d *Driver) start(ctx context.Context, s *sandbox.Spec, from *written) (_ s
 	if s.Limits.Memory == 0 {
 		return nil, &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "a virtual machine has a size", Hint: "set a limit of memory"}
 	}
-	i := &instance{id: s.ID, limits: s.Limits, layered: layered(s), console: newConsole(), ended: make(chan struct{})}
+	i := &instance{id: s.ID, limits: s.Limits, layered: layered(s), console: newConsole(), emulated: d.opts.Emulated, ended: make(chan struct{})}
 	i.mark = wire.NewMark()
 	if from.remembers() {
 		i.mark, _ = wire.ParseMark(from.Mark)

@@ -100,6 +100,43 @@ type written struct {
 
 func (written) Snapshot(context.Context, string, bool) error { return nil }
 
+// restless is a level whose sandboxes cannot be written down as they are, and go on.
+type restless struct{ *faketest.Driver }
+
+func (w restless) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
+	box, err := w.Driver.Start(ctx, spec)
+	return restlessBox{box}, err
+}
+
+type restlessBox struct{ sandbox.Instance }
+
+func (restlessBox) Pause(context.Context) error  { return nil }
+func (restlessBox) Resume(context.Context) error { return nil }
+func (b restlessBox) Snapshot(ctx context.Context, dir string, end bool) error {
+	return b.SnapshotFiles(ctx, dir, end)
+}
+func (restlessBox) SnapshotFiles(context.Context, string, bool) error {
+	return &sandbox.Error{Op: "snapshot", Kind: sandbox.ErrUnavailable, Problem: "it does not stand still", Cause: sandbox.ErrRunsOn}
+}
+
+// A sandbox that cannot be written down is not lost by a pause.
+func TestPauseOfWhatRunsOn(t *testing.T) {
+	d := &faketest.Driver{Agent: true, Caps: func(c *sandbox.Capabilities) { c.Snapshot, c.Pause = true, true }}
+	h := newHome(t, func(o *SandboxesOptions) { o.Drivers = map[string]sandbox.Driver{"gvisor": restless{d}} })
+	s := h.create(t, Create{})
+	for _, pause := range []func(*Handle, context.Context) (*Sandbox, error){(*Handle).Pause, (*Handle).PauseFiles} {
+		if _, err := pause(h.Handle(h.key, s.ID), t.Context()); !errors.Is(err, sandbox.ErrRunsOn) || !strings.Contains(err.Error(), "stand still") {
+			t.Fatalf("%v", err)
+		}
+		if got := h.sh(t, s.ID, "echo goes on"); got != "goes on\n" {
+			t.Errorf("%q", got)
+		}
+	}
+	if left, err := os.ReadDir(filepath.Join(h.dir.Path(), keptDir)); err != nil || len(left) > 0 {
+		t.Errorf("what is left on the disk: %v, %v", left, err)
+	}
+}
+
 // heavy is a level whose snapshots take a megabyte.
 type heavy struct{ *faketest.Driver }
 

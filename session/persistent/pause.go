@@ -211,6 +211,9 @@ func (p *pausing) writeFiles(ctx context.Context, box sandbox.FileSnapshotter) e
 	}
 	l.leave(in, true)
 	err = box.SnapshotFiles(ctx, dir, true)
+	if errors.Is(err, sandbox.ErrRunsOn) {
+		return errors.Join(err, l.b.kept.drop(kept), l.thaw(ctx))
+	}
 	var seal *registry.Seal
 	if err == nil {
 		seal, err = l.b.kept.seal(kept)
