@@ -203,6 +203,11 @@ func (o *Order) resume() error {
 	if err := o.setNames(); err != nil {
 		return fmt.Errorf("set the name: %w", err)
 	}
+	if o.Moved {
+		if err := askPeers(); err != nil {
+			fmt.Fprintln(os.Stderr, "caisson: connections of before stay:", err)
+		}
+	}
 	return setFrozen("0")
 }
 

@@ -187,6 +187,9 @@ type Order struct {
 	// without Hostname they stay.
 	Hostname string             `json:"hostname,omitempty"`
 	Names    []sandbox.NameFile `json:"names,omitempty"`
+	// Moved says that the wire leads to another gateway than before, which knows none of the
+	// connections that there are.
+	Moved bool `json:"moved,omitempty"`
 	// Target is where the copy is mounted, or "/".
 	Target string `json:"target,omitempty"`
 	// Sent is how many bytes the host has sent over the channel's connection, for Leave.

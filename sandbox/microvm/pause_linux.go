@@ -73,7 +73,8 @@ func (i *instance) halt(ctx context.Context) error {
 }
 
 // goOn has the processors go on, and then what the sandbox runs: with the time that it is,
-// other random numbers than a copy, and the names of s; nil are those that it has.
+// other random numbers than a copy, and the names of s, whose network is another. With nil it
+// has the names and the network of before.
 func (i *instance) goOn(ctx context.Context, s *sandbox.Spec) error {
 	if err := i.told(i.monitor.resume(ctx)); err != nil {
 		return err
@@ -82,7 +83,7 @@ func (i *instance) goOn(ctx context.Context, s *sandbox.Spec) error {
 	rand.Read(entropy)
 	o := boot.Order{Do: boot.Resume, Time: time.Now().UnixNano(), Entropy: entropy}
 	if s != nil {
-		o.Hostname, o.Names = hostname(s), s.NameFiles()
+		o.Hostname, o.Names, o.Moved = hostname(s), s.NameFiles(), true
 	}
 	err := i.orders.give(ctx, o)
 	if err == nil {
