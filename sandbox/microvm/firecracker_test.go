@@ -205,7 +205,7 @@ func TestConformanceOfFirecracker(t *testing.T) {
 
 func TestFirecrackerAsNobody(t *testing.T) {
 	if testing.Short() {
-		t.Skip("TestFirecracker boots one: make test-vm")
+		t.Skip("TestFirecracker and TestFirecrackerFork boot some: make test-vm")
 	}
-	drivertest.AsUser(t, 65534, "TestFirecracker$")
+	drivertest.AsUser(t, 65534, "TestFirecracker$|TestFirecrackerFork$")
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/caisson-run/caisson/sandbox/process"
 )
 
-// A machine on the program that stands for Firecracker, and its copy: a program writes while
-// the machine is written down, and its session loses nothing of that.
+// A machine on the program that stands for Firecracker, and its copy: a program reads and
+// writes while the machine is written down, and its session loses nothing of that.
 func TestFirecrackerFork(t *testing.T) { fork(t, newFirecracker(t)) }
 
 func fork(t *testing.T, d sandbox.Driver) {
@@ -33,7 +33,7 @@ func fork(t *testing.T, d sandbox.Driver) {
 			t.Error(err)
 		}
 	})
-	t.Logf("it counted to %d meanwhile", counted)
+	t.Logf("%d numbers came back", counted)
 	for _, name := range []string{"memory", "devices", "machine.json", "scratch"} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode() != 0o600 || info.Size() == 0 {
 			t.Errorf("%s: %+v, %v", name, info, err)
@@ -50,30 +50,30 @@ func fork(t *testing.T, d sandbox.Driver) {
 	}
 }
 
-// counting has a program write numbers, without end and faster than they are read, does
+// counting sends numbers to a program that sends them back, both as fast as they can, does
 // something meanwhile, and looks whether each of them came.
 func counting(t *testing.T, m *machine, do func()) (last int) {
 	t.Helper()
-	numbers := &sequence{}
-	began := numbers.more(1000)
+	back, there := &sequence{}, &numbers{}
+	began := back.more(1000)
 	ended := make(chan error, 1)
 	go func() {
-		x := shell("n=0; while [ ! -e /tmp/stop ]; do n=$((n+1)); echo $n; done")
-		x.Stdout = numbers
+		x := shell("exec cat")
+		x.Stdin, x.Stdout = there, back
 		_, err := m.client.Run(t.Context(), x)
 		ended <- err
 	}()
 	<-began
 	do()
-	<-numbers.more(1000)
-	m.sh("echo > /tmp/stop")
+	<-back.more(1000)
+	there.over.Store(true)
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if numbers.wrong != "" {
-		t.Errorf("a session that goes on has lost something: %s", numbers.wrong)
+	if back.wrong != "" || back.last != there.last {
+		t.Errorf("a session that goes on has lost something: %d of %d numbers, and %s", back.last, there.last, back.wrong)
 	}
-	return numbers.last
+	return back.last
 }
 
 // shown says whether a monitor sees the very file, and may write to it.

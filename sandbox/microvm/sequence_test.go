@@ -7,8 +7,10 @@ package microvm_test
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"strconv"
 	"sync"
+	"sync/atomic"
 )
 
 // sequence is a writer of lines that are to be the numbers from 1 on.
@@ -19,6 +21,28 @@ type sequence struct {
 	wrong  string        // the first line that is not the next number
 	enough chan struct{} // closed at the number until
 	until  int
+}
+
+// numbers is a reader of lines that are the numbers from 1 on, until it is over.
+type numbers struct {
+	last int
+	rest []byte
+	over atomic.Bool
+}
+
+// Read implements io.Reader.
+func (n *numbers) Read(p []byte) (int, error) {
+	for len(n.rest) < len(p) && !n.over.Load() {
+		n.last++
+		n.rest = strconv.AppendInt(n.rest, int64(n.last), 10)
+		n.rest = append(n.rest, '\n')
+	}
+	if len(n.rest) == 0 {
+		return 0, io.EOF
+	}
+	had := copy(p, n.rest)
+	n.rest = n.rest[had:]
+	return had, nil
 }
 
 // more is closed when n more numbers have come.
