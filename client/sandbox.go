@@ -34,6 +34,7 @@ type Sandbox struct {
 	Resumed    int               `json:"resumed,omitempty"`  // how often it was
 	Cold       string            `json:"cold,omitempty"`     // how far it has gone cold while nothing uses it: frozen or disk
 	Rebooted   string            `json:"rebooted,omitempty"` // why it last began anew with its files alone
+	Unwarmed   string            `json:"unwarmed,omitempty"` // why the warmup of its template was not done in it
 	Kept       string            `json:"kept,omitempty"`     // what there is of it while it is paused: all of it on disk or in memory, or its files
 }
 

@@ -37,6 +37,7 @@ type Sandbox struct {
 	Resumed    int               `json:"resumed,omitempty" doc:"How often it was resumed"`
 	Cold       string            `json:"cold,omitempty" enum:"frozen,disk" doc:"How far it has gone cold while nothing uses it: it stands still in memory, or is on the disk alone. The next request wakes it"`
 	Rebooted   string            `json:"rebooted,omitempty" doc:"Why it last began anew with its files alone: its memory, as it lay on the disk, did not fit any more"`
+	Unwarmed   string            `json:"unwarmed,omitempty" doc:"Why the warmup of its template was not done in it when it was made; missing where it was, or there is none"`
 	Kept       string            `json:"kept,omitempty" enum:"disk,memory,files" doc:"What there is of it while it is paused: all, on the disk; all, in memory, where it ends with caisson; or its files alone, on the disk"`
 }
 
@@ -45,7 +46,7 @@ func view(b *persistent.Sandbox) Sandbox {
 		ID: b.ID, Name: b.Name, Template: b.Template, State: string(registry.Running), Metadata: b.Metadata,
 		Created: b.Created.UTC(), Started: b.Started.UTC(), Idle: b.Idle.Seconds(), OnTimeout: string(b.OnTimeout), AutoResume: b.AutoResume,
 		Isolation: b.Isolation, Limits: limitsOf(b.Limits), Network: b.Network, Denied: b.Denied, Posture: posture(b.Posture), Resumed: b.Resumed,
-		Cold: string(b.Cold), Rebooted: b.Rebooted,
+		Cold: string(b.Cold), Rebooted: b.Rebooted, Unwarmed: b.Unwarmed,
 	}
 	if !b.Ends.IsZero() {
 		at := b.Ends.UTC()

@@ -248,6 +248,9 @@ func (a *app) showAnew(d *daemon, b *client.Sandbox) {
 	if b.Rebooted != "" && !d.json {
 		a.note("it began anew with its files: %s", b.Rebooted)
 	}
+	if b.Unwarmed != "" && !d.json {
+		a.note("the warmup of its template was not done in it: %s", b.Unwarmed)
+	}
 	a.showBox(d, b)
 }
 

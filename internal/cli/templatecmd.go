@@ -111,7 +111,7 @@ func (a *app) templateShow() *cobra.Command {
 			for _, line := range [][2]string{
 				{"name", t.Name + ":" + t.Tag}, {"digest", t.Image.Digest}, {"size", fmt.Sprintf("%s in %d files", mib(t.Image.Size), t.Image.Files)},
 				{"user", t.Image.User.Name}, {"workdir", dash(c.WorkingDir)}, {"env", dash(strings.Join(c.Env, " "))},
-				{"for", forWhom(t.Shared)}, {"command", dash(strings.Join(append(c.Entrypoint, c.Cmd...), " "))}, {"start", dash(c.Start)}, {"ready", dash(c.Ready)},
+				{"for", forWhom(t.Shared)}, {"command", dash(strings.Join(append(c.Entrypoint, c.Cmd...), " "))}, {"start", dash(c.Start)}, {"ready", dash(c.Ready)}, {"warmup", dash(c.Warmup)},
 			} {
 				fmt.Fprintf(w, "%s\t%s\n", line[0], printable(line[1]))
 			}

@@ -19,6 +19,7 @@ type warmSandbox struct {
 	client *guest.Client
 	told   map[string]string // the variables that its agent knows
 	ready  bool              // what its template starts runs in it, and is ready
+	warm   bool              // it began with the memory of its template
 	memory int64             // bytes that it holds
 }
 
@@ -87,5 +88,5 @@ func (b *Sandboxes) makeAhead(ctx context.Context, g *grant, r *session.Invocati
 		return nil, err
 	}
 	r.Undo.Add(func(context.Context) error { client.Close(); return nil }) // the box goes next
-	return &warmSandbox{Spare: &session.Spare{Invocation: r, Env: w, Shape: session.PersistentShape(r)}, box: box, client: client, told: in.identity().Env, ready: ready}, nil
+	return &warmSandbox{Spare: &session.Spare{Invocation: r, Env: w, Shape: session.PersistentShape(r)}, box: box, client: client, told: in.identity().Env, ready: ready, warm: ready}, nil
 }

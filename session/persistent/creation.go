@@ -147,10 +147,26 @@ func (n *creation) run(ctx context.Context) (_ *Sandbox, err error) {
 		}
 		b.memories.want(in.memory, in, l.record())
 	}
+	if err := l.noteUnwarmed(ctx); err != nil {
+		return nil, errors.Join(err, l.end(context.WithoutCancel(ctx), "it could not be kept"))
+	}
 	rec = l.record()
 	b.events.tell(rec, "created")
 	l.tellRebooted()
 	return rec, nil
+}
+
+// noteUnwarmed notes why the warmup of its template was not done in a sandbox that was just made.
+func (l locked) noteUnwarmed(ctx context.Context) error {
+	in := l.here()
+	if in == nil {
+		return nil
+	}
+	why := l.b.memories.unwarmed(in, l.record())
+	if why == l.record().Unwarmed {
+		return nil
+	}
+	return l.keep(ctx, func(s *registry.Sandbox) { s.Unwarmed = why })
 }
 
 // start starts the sandbox, which has its place.

@@ -64,7 +64,7 @@ func (l locked) boot(ctx context.Context, g *grant, r *session.Invocation, kept 
 			if in.made = b.warmPool.take(g, r, l.record()); in.made == nil {
 				return nil
 			}
-			in.remembers, r.Names = in.made.ready, in.made.Invocation.Names
+			in.remembers, in.warm, r.Names = in.made.ready, in.made.warm, in.made.Invocation.Names
 			return in.made.Spare
 		}
 	}

@@ -38,6 +38,7 @@ type memory struct {
 	seal   *registry.Seal
 	making bool
 	retry  time.Time // it is not made before, after it could not be
+	why    error     // why it could not be made the last time; nil when it could, and before
 	used   time.Time
 	users  int // that read it now
 }
@@ -95,6 +96,25 @@ func (b *Sandboxes) owns(rec *Sandbox) bool {
 
 // starts says whether a template has anything that is worth keeping in memory.
 func starts(c *image.Config) bool { return c.Start != "" || c.Ready != "" || c.Warmup != "" }
+
+// unwarmed is why a sandbox that was just made does not have what the warmup of its template
+// does; empty where it has, or there is none.
+func (s *memories) unwarmed(in *running, rec *Sandbox) string {
+	img := in.env.Image
+	if img == nil || img.Config.Warmup == "" || in.warm {
+		return ""
+	}
+	key := s.key(in, rec)
+	if key == "" {
+		return "no memory of its template is kept for such a sandbox"
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := s.of[key]; m != nil && m.why != nil {
+		return m.why.Error()
+	}
+	return "the memory of its template was not there yet"
+}
 
 // take is the memory that a sandbox can go on from, until done; nil where there is none yet.
 func (s *memories) take(key string) (m *memory, done func()) {
@@ -160,7 +180,7 @@ func (s *memories) make(key string, m *memory, g *grant, rec *Sandbox) {
 	case <-b.background.life.Done():
 	}
 	s.mu.Lock()
-	m.making = false
+	m.making, m.why = false, err
 	if err == nil {
 		m.name, m.seal = name, seal
 	} else {
@@ -255,7 +275,7 @@ func (l locked) startFrom(ctx context.Context, in *running, start func(keptState
 	defer release()
 	err = start(keptState{l.b.kept.path(m.name), m.seal})
 	if err == nil {
-		in.remembers = true
+		in.remembers, in.warm = true, true
 		return true, nil
 	}
 	if in.box != nil || ctx.Err() != nil {

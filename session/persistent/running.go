@@ -28,9 +28,11 @@ type running struct {
 	before time.Duration // CPU time that it used in its life before this start
 	// rebooted says why it began anew with its files, where its memory did not fit.
 	rebooted string
-	// memory names what its template has in memory, and remembers says that it began with that.
+	// memory names what its template has in memory. remembers says that what the template
+	// starts was done in it, and warm that it began with that memory: its warmup was, too.
 	memory    string
 	remembers bool
+	warm      bool
 	used      *atomic.Int64 // ns of CPU time in its whole life, when it was last read
 	// gone ends when it is left, and before that with the reason why it has to be.
 	gone  context.Context

@@ -153,6 +153,9 @@ type Sandbox struct {
 	Seal *Seal  `json:"seal,omitempty"`
 	// Rebooted says why it last began anew with its files alone, when its memory did not fit.
 	Rebooted string `json:"rebooted,omitempty"`
+	// Unwarmed says why the warmup of its template was not done in it when it was made; empty
+	// where it was, or there is none.
+	Unwarmed string `json:"unwarmed,omitempty"`
 	// Cold says how far it has gone cold, as the process knows that has it: Frozen or OnDisk.
 	Cold Coldness `json:"-"`
 	// Boots says that Kept has its files alone: it begins anew when it is resumed,
