@@ -71,14 +71,16 @@ func (a *app) keysCreate() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withKeys(contextOf(cmd), true, func(keys *persistent.Keys) error {
 				k, token, err := keys.Create(contextOf(cmd), name, policy, profile)
-				switch {
-				case err != nil:
+				if err != nil {
 					return err
-				case asJSON:
-					a.printJSON(map[string]any{"id": k.ID, "name": k.Name, "policy": k.Policy, "profile": k.Profile, "key": token})
-				default:
-					fmt.Fprintln(a.out, token)
 				}
+				a.noteBound("policy", k.Policy, "=FILE")
+				a.noteBound("profile", k.Profile, ":FIELD=VALUE")
+				if asJSON {
+					a.printJSON(map[string]any{"id": k.ID, "name": k.Name, "policy": k.Policy, "profile": k.Profile, "key": token})
+					return nil
+				}
+				fmt.Fprintln(a.out, token)
 				return nil
 			})
 		},
@@ -89,6 +91,14 @@ func (a *app) keysCreate() *cobra.Command {
 	f.StringVar(&profile, "profile", "", "bind it to the limit profile `NAME`")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// noteBound says what a key that was just made is good for: which policies and profiles there
+// are is said when caisson serve starts, and not known here.
+func (a *app) noteBound(what, name, value string) {
+	if name != "" {
+		a.note("caisson serve must be started with --%s %s%s: else it refuses the key", what, name, value)
+	}
 }
 
 func (a *app) keysList() *cobra.Command {

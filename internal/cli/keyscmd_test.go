@@ -46,3 +46,33 @@ func TestListsAreInLocalTime(t *testing.T) {
 		}
 	}
 }
+
+// What a key is bound to is said when caisson serve starts: a misspelled name is told here.
+func TestKeyThatIsBound(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "state")
+	for want, flags := range map[string][]string{
+		"": nil,
+		"caisson serve must be started with --policy nosuch=FILE: else it refuses the key":         {"--policy", "nosuch"},
+		"caisson serve must be started with --profile nosuch:FIELD=VALUE: else it refuses the key": {"--profile", "nosuch"},
+	} {
+		dir := t.TempDir()
+		out, err := os.Create(filepath.Join(dir, "out"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer out.Close()
+		notes, err := os.Create(filepath.Join(dir, "err"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer notes.Close()
+		a := &app{out: &printed{file: out}, err: notes}
+		if code := a.run(append([]string{"keys", "create", "--state", state}, flags...)); code != 0 {
+			t.Fatalf("%v: %d", flags, code)
+		}
+		said, err := os.ReadFile(notes.Name())
+		if err != nil || !strings.Contains(string(said), want) || want == "" && len(said) > 0 {
+			t.Errorf("%v: %q, %v, want %q", flags, said, err, want)
+		}
+	}
+}
