@@ -47,6 +47,11 @@ func explain(ev *protocol.Event) error {
 	case strings.Contains(text, "cannot allocate memory"):
 		e.Problem = "there is not enough memory to start it"
 		e.Hint = "raise --memory, or stop something else"
+	case strings.Contains(text, "CompleteRestore() failed") && !strings.Contains(text, "too many open files"):
+		// It had a file of the host's open, or an image, which is gone or is another.
+		e.Kind, e.Cause = sandbox.ErrUnsupported, sandbox.ErrMisfit
+		e.Problem = "its memory was kept with files that are not there any more: " + sandbox.Clip(text[strings.Index(text, "CompleteRestore"):], maxWords)
+		e.Hint = "put them back, or make a new sandbox"
 	}
 	ev.Advice.Over(e)
 	return e

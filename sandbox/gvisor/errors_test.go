@@ -42,6 +42,23 @@ func TestExplainIsShort(t *testing.T) {
 	}
 }
 
+// Memory that wants a file which is gone does not fit; where the host lacks something, it may
+// later.
+func TestExplainMisfits(t *testing.T) {
+	for text, misfits := range map[string]bool{
+		`failed to load kernel: vfs.CompleteRestore() failed: failed to walk "x": no such file or directory`:          true,
+		"failed to load kernel: vfs.CompleteRestore() failed: superblock mismatch detected on restore, got {Magic:1}": true,
+		"failed to load kernel: vfs.CompleteRestore() failed: open: too many open files":                              false,
+		"failed to load kernel: vfs.CompleteRestore() failed: cannot allocate memory":                                 false,
+		"failed to load kernel: vfs.CompleteRestore() failed: permission denied":                                      false,
+		"cannot read client sync file: waiting for sandbox to start: EOF":                                             false,
+	} {
+		if err := explain(&protocol.Event{Error: text}); errors.Is(err, sandbox.ErrMisfit) != misfits {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 // What the shim knows itself is not gVisor's doing, whatever its words are like.
 func TestExplainWhatIsKnown(t *testing.T) {
 	ev := &protocol.Event{Kind: protocol.Failed}
