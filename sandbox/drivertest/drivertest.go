@@ -50,6 +50,8 @@ type Harness struct {
 	OnImage bool
 	// Copies says that such a level mounts copies of this host's files, which is tried.
 	Copies bool
+	// Lingers says that a connection of before a restore is reset once something is sent on it.
+	Lingers bool
 	// Shm is how large /dev/shm is whatever it was to be; 0 is as large as that.
 	Shm int64
 	// Refuses says which file names it refuses to mount, by name; nil is none.
@@ -81,6 +83,7 @@ type suite struct {
 	programs  *image.Stored
 	mountless bool   // nothing of this host is mounted
 	copies    bool   // what is mounted are copies
+	lingers   bool   // see Harness.Lingers
 	lack      string // why the test that runs now cannot be kept here
 	fewer     bool   // it tries less than is promised: see together
 }
@@ -135,7 +138,7 @@ func themes() []theme {
 
 // Run runs the whole suite on one level.
 func Run(t *testing.T, h Harness) {
-	s := &suite{driver: h.New(t), odd: h.Refuses, shm: h.Shm, tag: rand.Text()[:10]}
+	s := &suite{driver: h.New(t), odd: h.Refuses, shm: h.Shm, lingers: h.Lingers, tag: rand.Text()[:10]}
 	if dir := os.Getenv(ownerEnv); dir != "" {
 		s.cache, s.dir = filepath.Join(dir, "cache"), dir
 		if h.OnImage {

@@ -260,11 +260,13 @@ func (s *suite) writtenDown(t *testing.T, ctx context.Context) (dir string, n in
 	if !s.caps.Snapshot {
 		s.lacks(t, "no snapshots")
 	}
-	w := s.fixture(t, snapshots)
+	w, port, end := s.reaching(t)
+	defer end()
 	inst, c := s.live(t, ctx, w)
 	defer inst.Destroy(context.WithoutCancel(ctx))
 	defer c.Close()
 	snap := inst.(sandbox.Snapshotter)
+	s.speakOut(t, ctx, w, c, port)
 	says(t, ctx, w, c, counting)
 	n = counted(t, ctx, w, c, 3)
 	// Without end it goes on, with it not.
@@ -273,6 +275,7 @@ func (s *suite) writtenDown(t *testing.T, ctx context.Context) (dir string, n in
 		t.Fatal(err)
 	}
 	n = counted(t, ctx, w, c, n+3)
+	s.heard(t, ctx, w, c, "host")
 	last := s.empty(t, "last")
 	if err := snap.Snapshot(ctx, last, true); err != nil {
 		t.Fatal(err)
@@ -292,25 +295,33 @@ func (s *suite) empty(t *testing.T, name string) string {
 	return dir
 }
 
-func (s *suite) restore(t *testing.T, ctx context.Context, dir string) (*fixture, sandbox.Instance, *guest.Client) {
+// restore has a sandbox go on from dir, until end.
+func (s *suite) restore(t *testing.T, ctx context.Context, dir string) (w *fixture, c *guest.Client, end func()) {
 	t.Helper()
-	w := s.fixture(t, snapshots)
+	w, _, closed := s.reaching(t)
 	inst, err := s.driver.(sandbox.Restorer).Restore(ctx, w.spec, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return w, inst, s.speak(t, ctx, inst, w)
+	if inst.ID() != w.spec.ID {
+		t.Errorf("ID %q, want %q", inst.ID(), w.spec.ID)
+	}
+	c = s.speak(t, ctx, inst, w)
+	if !s.lingers {
+		s.heard(t, ctx, w, c, "host", "ECONNRESET", "inside")
+	}
+	return w, c, func() {
+		c.Close()
+		inst.Destroy(context.WithoutCancel(ctx))
+		closed()
+	}
 }
 
 func testRestore(t *testing.T, s *suite, _ road) {
 	ctx := timeout(t)
 	dir, n := s.writtenDown(t, ctx)
-	w, inst, c := s.restore(t, ctx, dir)
-	defer inst.Destroy(context.WithoutCancel(ctx))
-	defer c.Close()
-	if inst.ID() != w.spec.ID {
-		t.Errorf("ID %q, want %q", inst.ID(), w.spec.ID)
-	}
+	w, c, end := s.restore(t, ctx, dir)
+	defer end()
 	if got := says(t, ctx, w, c, "cat ~/file"); got != "kept" {
 		t.Errorf("the file holds %q", got)
 	}
@@ -321,13 +332,11 @@ func testRestore(t *testing.T, s *suite, _ road) {
 func testFork(t *testing.T, s *suite, _ road) {
 	ctx := timeout(t)
 	dir, n := s.writtenDown(t, ctx)
-	wa, a, ca := s.restore(t, ctx, dir)
-	defer a.Destroy(context.WithoutCancel(ctx))
-	defer ca.Close()
+	wa, ca, enda := s.restore(t, ctx, dir)
+	defer enda()
 	says(t, ctx, wa, ca, "echo a > ~/file")
-	wb, b, cb := s.restore(t, ctx, dir)
-	defer b.Destroy(context.WithoutCancel(ctx))
-	defer cb.Close()
+	wb, cb, endb := s.restore(t, ctx, dir)
+	defer endb()
 	if got := says(t, ctx, wb, cb, "cat ~/file; echo b > ~/file"); got != "kept" {
 		t.Errorf("one sees what the other wrote: %q", got)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	drivertest.Run(t, drivertest.Harness{New: func(testing.TB) sandbox.Driver { return gvisor.New(gvisor.Options{}) }})
+	drivertest.Run(t, drivertest.Harness{New: func(testing.TB) sandbox.Driver { return gvisor.New(gvisor.Options{}) }, Lingers: true})
 }
 
 // An ordinary user: no capabilities, no control groups on version 1, one uid to
