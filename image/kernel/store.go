@@ -93,7 +93,7 @@ func (s *Store) Import(o ImportOptions) (*Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Kernel{Version: version, From: o.File, Modules: []string{}, Drivers: drivers, Imported: time.Now().UTC().Truncate(time.Second)}
+	k := &Kernel{Version: version, From: o.File, Modules: []string{}, Drivers: drivers, Imported: time.Now().UTC().Round(0)}
 	var packed bytes.Buffer
 	a := &archive{w: &packed}
 	a.add("modules", 0o040755, nil)

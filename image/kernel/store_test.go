@@ -102,6 +102,24 @@ func TestImport(t *testing.T) {
 // drivers is a modules.builtin with all that a guest needs.
 const drivers = "a/virtio_mmio.ko\na/virtio_blk.ko\na/virtio_console.ko\nf/erofs.ko\nf/ext4.ko\nf/overlay.ko\n"
 
+// The newest import is the last one, also within a second.
+func TestImportAgainIsNewest(t *testing.T) {
+	dir := t.TempDir()
+	s := NewStore(filepath.Join(t.TempDir(), "kernels"))
+	tree(t, dir, map[string]string{"built/modules.builtin": drivers})
+	for i := range 4 {
+		file := filepath.Join(dir, "vmlinux"+string(rune('0'+i%2)))
+		tree(t, dir, map[string]string{filepath.Base(file): string(vmlinux(ours(), elf.ET_EXEC, said+file))})
+		k, err := s.Import(ImportOptions{File: file, Modules: dir + "/built"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.Newest(); err != nil || got.Digest != k.Digest {
+			t.Errorf("import %d: %+v is the newest, %v", i, got, err)
+		}
+	}
+}
+
 func TestImportBuiltIn(t *testing.T) {
 	dir := t.TempDir()
 	tree(t, dir, map[string]string{
