@@ -326,8 +326,12 @@ func (a *app) showChanges(c *sandbox.Changes) {
 		if c.Held > 0 {
 			text += fmt.Sprintf(", %d held back", c.Held)
 		}
-		if n := len(c.Applied); n > 0 {
-			text += fmt.Sprintf(", %d applied", n)
+		switch n := len(c.Applied); n { // directories are paths, too
+		case 0:
+		case 1:
+			text += ", 1 path applied"
+		default:
+			text += fmt.Sprintf(", %d paths applied", n)
 		}
 		a.note("%s: caisson changes show %s", text, c.ID)
 	}
