@@ -32,6 +32,11 @@ func (d *Driver) Probe(ctx context.Context) (sandbox.Capabilities, error) {
 			c.Notes = append(c.Notes, "no network with an allow-list: "+why+" ("+remedy+")")
 		}
 	}
+	// Without control groups the monitor has no share: whole processors are what holds.
+	if box, err := d.opts.Box.Probe(ctx); err == nil && box.Limits[sandbox.LimitCPUs].Enforcement != sandbox.Enforced {
+		share := box.Limits[sandbox.LimitCPUs]
+		c.Limits[sandbox.LimitCPUs] = sandbox.Clause{Enforcement: sandbox.Emulated, Detail: "the machine's processors, rounded up to whole ones: " + share.Detail, Remedy: share.Remedy}
+	}
 	c.Unusable, c.Remedy = d.unusable(ctx)
 	return c, nil
 }

@@ -5,6 +5,7 @@
 package microvm_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -94,5 +95,25 @@ func TestMonitorThatIsTaken(t *testing.T) {
 				t.Errorf("%v, snapshots %v", caps.Limits[sandbox.LimitIO], caps.Snapshot)
 			}
 		})
+	}
+}
+
+// shareless is a box on a host that holds no share of processors.
+type shareless struct{ microvm.Box }
+
+func (shareless) Probe(context.Context) (sandbox.Capabilities, error) {
+	return sandbox.Capabilities{Limits: map[sandbox.LimitName]sandbox.Clause{sandbox.LimitCPUs: {Enforcement: sandbox.Off, Detail: "no groups"}}}, nil
+}
+
+// A share of processors is the box's to hold. Where it cannot, none is promised.
+func TestShareOfProcessors(t *testing.T) {
+	for _, d := range []sandbox.Driver{
+		microvm.New(microvm.Options{Machine: microvm.Micro, Box: shareless{}, Kernels: t.TempDir()}),
+		microvm.New(microvm.Options{Machine: microvm.Full, Box: shareless{}, Kernels: t.TempDir(), Emulated: true}),
+	} {
+		caps, err := d.Probe(t.Context())
+		if c := caps.Limits[sandbox.LimitCPUs]; err != nil || c.Enforcement != sandbox.Emulated || !strings.Contains(c.Detail, "whole ones: no groups") {
+			t.Errorf("%s: %+v, %v", d.Name(), c, err)
+		}
 	}
 }
