@@ -47,14 +47,25 @@ func explain(ev *protocol.Event) error {
 	case strings.Contains(text, "cannot allocate memory"):
 		e.Problem = "there is not enough memory to start it"
 		e.Hint = "raise --memory, or stop something else"
-	case strings.Contains(text, "CompleteRestore() failed") && !strings.Contains(text, "too many open files"):
-		// It had a file of the host's open, or an image, which is gone or is another.
+	case strings.Contains(text, "CompleteRestore() failed") && isOther(text):
+		// It had a file of the host's open, or an image, which is gone or is another. All else
+		// may pass, and is no reason to lose the memory.
 		e.Kind, e.Cause = sandbox.ErrUnsupported, sandbox.ErrMisfit
 		e.Problem = "its memory was kept with files that are not there any more: " + sandbox.Clip(text[strings.Index(text, "CompleteRestore"):], maxWords)
 		e.Hint = "put them back, or make a new sandbox"
 	}
 	ev.Advice.Over(e)
 	return e
+}
+
+// isOther says of a file that is opened again whether it is gone, or not the one that it was.
+func isOther(text string) bool {
+	for _, words := range []string{"no such file or directory", "not a directory", "superblock mismatch"} {
+		if strings.Contains(text, words) {
+			return true
+		}
+	}
+	return false
 }
 
 // onStage reports whether an error is about a file on the stage of a privileged shim,

@@ -51,6 +51,7 @@ func TestExplainMisfits(t *testing.T) {
 		"failed to load kernel: vfs.CompleteRestore() failed: open: too many open files":                              false,
 		"failed to load kernel: vfs.CompleteRestore() failed: cannot allocate memory":                                 false,
 		"failed to load kernel: vfs.CompleteRestore() failed: permission denied":                                      false,
+		"failed to load kernel: vfs.CompleteRestore() failed: input/output error":                                     false,
 		"cannot read client sync file: waiting for sandbox to start: EOF":                                             false,
 	} {
 		if err := explain(&protocol.Event{Error: text}); errors.Is(err, sandbox.ErrMisfit) != misfits {

@@ -40,7 +40,7 @@ func TestMemoryWithAFileThatIsGone(t *testing.T) {
 	}
 	spec := world()
 	c, box := living(t, spec, guest.Options{User: spec.User})
-	if got := says(t, c, "(/opt/nap 1000 >/dev/null 2>&1 &)"); got != "" {
+	if got := says(t, c, "(/opt/nap 1000 >/dev/null 2>&1 &); until grep -qx nap /proc/[0-9]*/comm; do sleep 0.01; done"); got != "" {
 		t.Fatalf("it says %q", got)
 	}
 	dir := filepath.Join(t.TempDir(), "snapshot")
@@ -53,7 +53,11 @@ func TestMemoryWithAFileThatIsGone(t *testing.T) {
 	if err := os.Remove(filepath.Join(tools, "nap")); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := gvisor.New(gvisor.Options{}).Restore(t.Context(), world(), dir); !errors.Is(err, sandbox.ErrMisfit) {
-		t.Errorf("it goes on: %v, %v", again, err)
+	again, err := gvisor.New(gvisor.Options{}).Restore(t.Context(), world(), dir)
+	if err == nil {
+		defer again.Destroy(t.Context())
+	}
+	if !errors.Is(err, sandbox.ErrMisfit) {
+		t.Errorf("it goes on: %v", err)
 	}
 }

@@ -86,7 +86,10 @@ func (i *instance) save(ctx context.Context, c protocol.Command) error {
 		return sandbox.Errorf(sandbox.ErrUnsupported, "snapshot of "+i.box.spec.ID, "it was not made for it")
 	}
 	was := i.self
-	was.Files, was.Image, was.maker = c.Files, imageOf(i.box.spec), here()
+	was.Files, was.maker = c.Files, here()
+	if image := imageOf(i.box.spec); image != "" { // one that was taken over knows what was written of it
+		was.Image = image
+	}
 	data, err := json.Marshal(was)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(c.Dir, selfFile), data, 0o600)

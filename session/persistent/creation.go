@@ -126,7 +126,11 @@ func (n *creation) run(ctx context.Context) (_ *Sandbox, err error) {
 	call := callFor(rec)
 	call.Frontend = c.Frontend
 	r := g.starting(rec, call)
-	if n.from == nil {
+	if n.from != nil {
+		if err := b.judgeOwn(r, rec); err != nil {
+			return nil, err
+		}
+	} else {
 		r.OfferRoot()
 		if b.warmPool.wants(c) {
 			b.warmPool.want(b.warmPool.kindOf(g, rec))

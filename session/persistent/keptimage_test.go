@@ -108,6 +108,9 @@ func TestKeptGoesOnWithItsImage(t *testing.T) {
 	if got, err := handle.Resume(t.Context(), 0); !errors.Is(err, sandbox.ErrDenied) {
 		t.Errorf("went on with the operator's: %+v, %v", got, err)
 	}
+	if got, err := h.Create(t.Context(), h.key, Create{Snapshot: snap.ID}); !errors.Is(err, sandbox.ErrDenied) {
+		t.Errorf("a copy is made of the operator's: %+v, %v", got, err)
+	}
 }
 
 // lose takes an image away that is used.

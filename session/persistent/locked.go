@@ -55,11 +55,7 @@ func (l locked) keep(ctx context.Context, change func(*registry.Sandbox)) error 
 func (l locked) boot(ctx context.Context, g *grant, r *session.Invocation, kept keptState) (*running, *session.Admission, error) {
 	b := l.b
 	in := &running{run: r, grant: g, before: l.record().CPU, used: new(atomic.Int64)}
-	if kept.dir != "" {
-		if err := b.judgeOwn(r, l.record()); err != nil {
-			return nil, nil, err
-		}
-	} else {
+	if kept.dir == "" {
 		r.Spares = func(r *session.Invocation) *session.Spare {
 			if in.made = b.warmPool.take(g, r, l.record()); in.made == nil {
 				return nil

@@ -123,7 +123,11 @@ func (l locked) wake(ctx context.Context, k *Key, asked bool) error {
 func (l locked) goOn(ctx context.Context, g *grant, rec *registry.Sandbox) (*running, error) {
 	b := l.b
 	if rec.Kept != "" {
-		in, _, err := l.boot(ctx, g, g.starting(rec, callFor(rec)), keptState{b.kept.path(rec.Kept), rec.Seal})
+		r := g.starting(rec, callFor(rec))
+		if err := b.judgeOwn(r, rec); err != nil {
+			return nil, err
+		}
+		in, _, err := l.boot(ctx, g, r, keptState{b.kept.path(rec.Kept), rec.Seal})
 		return in, err
 	}
 	l.mu.Lock()

@@ -47,7 +47,7 @@ func (b *Sandboxes) madeOf(k *Key, name string) (m madeOf, err error) {
 
 // judgeOwn has the policy judge what a sandbox goes on with that was of its key's own
 // template, where both that image and the key's right to the name are gone: the name may be
-// one of the operator's by now.
+// one of the operator's by now. It is called before anything is decided.
 func (b *Sandboxes) judgeOwn(r *session.Invocation, rec *Sandbox) error {
 	if !rec.OwnImage {
 		return nil
