@@ -49,7 +49,7 @@ func (a *fcAPI) close() { a.client.CloseIdleConnections() }
 var errNotThere = errors.New("it does not listen yet")
 
 // errSilent is of what was not answered within its time.
-var errSilent = errors.New("Firecracker does not answer")
+var errSilent = errors.New("no answer from Firecracker")
 
 // refusal is an answer that is a fault.
 type refusal struct {

@@ -129,7 +129,7 @@ func (m *firecrackerMonitor) copyMemory(ctx context.Context, w io.Writer) error 
 	size := m.machine.memory << 20
 	n, err := io.Copy(w, &until{ctx, io.NewSectionReader(m.memory, 0, size)})
 	if err == nil && n != size {
-		err = errors.New("Firecracker has not written all of its machine's memory")
+		err = errors.New("not all of the machine's memory was written by Firecracker")
 	}
 	return errors.Join(err, m.memory.Truncate(0), m.memory.Truncate(size))
 }

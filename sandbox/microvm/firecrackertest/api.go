@@ -8,7 +8,6 @@ package firecrackertest
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -137,10 +136,19 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// words are an error in Firecracker's own words.
+type words string
+
+// Error implements error.
+func (w words) Error() string { return string(w) }
+
+// of is that error because of another.
+func (w words) of(err error) error { return fmt.Errorf("%s: %w", string(w), err) }
+
 // What is asked for at the wrong time is refused in these words.
-var (
-	errBefore = errors.New("The requested operation is not supported before starting the microVM.")
-	errAfter  = errors.New("The requested operation is not supported after starting the microVM.")
+const (
+	errBefore = words("The requested operation is not supported before starting the microVM.")
+	errAfter  = words("The requested operation is not supported after starting the microVM.")
 )
 
 // do does what is asked for, where the state allows it.

@@ -22,12 +22,12 @@ func (a *API) create(body []byte) error {
 	case c.Type != "" && c.Type != "Full":
 		return fmt.Errorf("there is no snapshot of the type %q here", c.Type)
 	case !a.paused:
-		return errors.New("Create snapshot error: Cannot save the microVM state: Operation not allowed: save/restore unavailable while running")
+		return words("Create snapshot error: Cannot save the microVM state: Operation not allowed: save/restore unavailable while running")
 	case a.Create == nil:
 		return nil
 	}
 	if err := a.Create(&a.machine, c.Devices, c.Memory); err != nil {
-		return fmt.Errorf("Create snapshot error: %w", err)
+		return words("Create snapshot error").of(err)
 	}
 	return nil
 }
@@ -53,13 +53,13 @@ func (a *API) load(body []byte) error {
 	case l.Memory == nil || l.Memory.Type != "File":
 		return errors.New("there is no such memory here")
 	case a.configured:
-		return errors.New("Load snapshot error: Loading a microVM snapshot not allowed after configuring boot-specific resources.")
+		return words("Load snapshot error: Loading a microVM snapshot not allowed after configuring boot-specific resources.")
 	}
 	m := &Machine{}
 	if a.Load != nil {
 		var err error
 		if m, err = a.Load(l.Devices, l.Memory.Path); err != nil {
-			a.dead = fmt.Errorf("Load snapshot error: Failed to restore from snapshot: %w", err)
+			a.dead = words("Load snapshot error: Failed to restore from snapshot").of(err)
 			return a.dead
 		}
 	}
@@ -82,11 +82,11 @@ func (a *API) rate(id string, body []byte) error {
 		}
 		if a.Rate != nil {
 			if err := a.Rate(d); err != nil {
-				return fmt.Errorf("Drive config error: %w", err)
+				return words("Drive config error").of(err)
 			}
 		}
 		a.machine.Drives[i] = d
 		return nil
 	}
-	return fmt.Errorf("Drive config error: there is no drive %q", id)
+	return words("Drive config error").of(fmt.Errorf("there is no drive %q", id))
 }

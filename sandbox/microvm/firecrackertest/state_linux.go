@@ -51,7 +51,7 @@ func (d *double) qemuShares() error {
 // create writes the machine down. Its connections are lost by that.
 func (d *double) create(m *Machine, devices, memory string) error {
 	if d.ram == nil {
-		return fmt.Errorf("Cannot perform set_length on the memory backing file: %w", unix.EFBIG)
+		return words("Cannot perform set_length on the memory backing file").of(unix.EFBIG)
 	}
 	if err := d.lose(); err != nil {
 		return err
@@ -63,10 +63,10 @@ func (d *double) create(m *Machine, devices, memory string) error {
 	}
 	d.saved = true
 	if err := d.writeDevices(m, devices); err != nil {
-		return fmt.Errorf("Cannot perform open on the snapshot backing file: %w", err)
+		return words("Cannot perform open on the snapshot backing file").of(err)
 	}
 	if err := d.writeMemory(m.Config.Memory<<20, memory); err != nil {
-		return fmt.Errorf("Cannot write memory file: %w", err)
+		return words("Cannot write memory file").of(err)
 	}
 	return nil
 }
@@ -153,10 +153,10 @@ func (d *double) writeMemory(size int64, to string) error {
 func (d *double) load(devices, memory string) (*Machine, error) {
 	b, err := os.ReadFile(devices)
 	if err != nil {
-		return nil, fmt.Errorf("Failed to get snapshot state from file: Failed to open snapshot file: %w", err)
+		return nil, words("Failed to get snapshot state from file: Failed to open snapshot file").of(err)
 	}
 	if len(b) < sumSize || !bytes.Equal(sumOf(b[sumSize:]), b[:sumSize]) {
-		return nil, errors.New("Failed to get snapshot state from file: Failed to load snapshot state from file: CRC64 validation failed")
+		return nil, words("Failed to get snapshot state from file: Failed to load snapshot state from file: CRC64 validation failed")
 	}
 	head, _, _ := bytes.Cut(b[sumSize:], []byte("\n"))
 	m := &Machine{}
@@ -164,7 +164,7 @@ func (d *double) load(devices, memory string) (*Machine, error) {
 		return nil, err
 	}
 	if err := d.readMemory(m, memory); err != nil {
-		return nil, fmt.Errorf("Failed to load guest memory: Error creating guest memory from file: %w", err)
+		return nil, words("Failed to load guest memory: Error creating guest memory from file").of(err)
 	}
 	f, err := os.Open(devices)
 	if err != nil {
@@ -195,7 +195,7 @@ func (d *double) readMemory(m *Machine, from string) error {
 	}
 	size := m.Config.Memory << 20
 	if info.Size() < size {
-		return errors.New("Failed to restore guest memory: the file is too short")
+		return words("Failed to restore guest memory: the file is too short")
 	}
 	if err := d.makeMemory(m); err != nil {
 		return err
