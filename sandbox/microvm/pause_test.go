@@ -85,6 +85,58 @@ func TestSnapshotOfWhatDoesNotStandStill(t *testing.T) {
 	}
 }
 
+// A machine that was told to stand still before its disks were written is written down all the
+// same where they can be while its sandbox runs: a file system of its own (FUSE) answers only
+// then, and --io may make it long. It stands still afterwards, whether that was so or not.
+func TestSnapshotOfWhatStandsUnflushed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		busy, never bool // while there is something to write it does not stand still; that stays
+		want        string
+	}{
+		"it writes when it runs":              {},
+		"it stands still when it has":         {busy: true},
+		"it writes nothing":                   {never: true, want: "does not write its files"},
+		"it writes nothing, and is not still": {busy: true, never: true, want: "does not write its files"},
+	} {
+		dirty, frozen := true, false
+		conn := guestSays(t, func(o boot.Order) string {
+			fails := false
+			switch o.Do {
+			case boot.Freeze:
+				fails, frozen = dirty && tt.busy, true
+			case boot.Resume:
+				frozen = false
+			case boot.Flush:
+				dirty = dirty && (frozen || tt.never)
+				fails = dirty
+			}
+			if fails {
+				return fmt.Sprintf("{\"id\":%d,\"error\":\"no\"}\n", o.ID)
+			}
+			return fmt.Sprintf("{\"id\":%d}\n", o.ID)
+		})
+		m := &microvm.StandIn{}
+		i := m.Instance(conn)
+		if err := i.Pause(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		err := i.Snapshot(t.Context(), t.TempDir(), false)
+		if tt.want == "" && err != nil || tt.want != "" && (!errors.Is(err, sandbox.ErrRunsOn) || !strings.Contains(fmt.Sprint(err), tt.want)) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+		last := "pause"
+		if tt.want == "" {
+			last = "save"
+		}
+		if got := m.Asked[len(m.Asked)-1]; got != last || !frozen || m.Stopped {
+			t.Errorf("%s: asked %q, frozen %v, ended %v", name, m.Asked, frozen, m.Stopped)
+		}
+		if err := i.Resume(t.Context()); err != nil || frozen {
+			t.Errorf("%s: resumed: %v", name, err)
+		}
+	}
+}
+
 // obedient is a guest that does what it is ordered.
 func obedient(t *testing.T) net.Conn {
 	ours, theirs := net.Pipe()

@@ -139,30 +139,23 @@ func (i *instance) SnapshotFiles(ctx context.Context, dir string, end bool) erro
 func (i *instance) standing(ctx context.Context, end bool, write func() error) (err error) {
 	i.pausing.Lock()
 	defer i.pausing.Unlock()
-	if !i.stands {
-		// Most is written out before: a file system may be a process of the sandbox (FUSE),
-		// which answers nothing once it stands still.
-		if err := i.flush(ctx); err != nil {
-			return unflushed(err)
+	if i.stands {
+		if err := i.settleStanding(ctx); err != nil {
+			return err
 		}
-		defer func() {
-			if end && err == nil {
-				return
-			}
-			if undone := i.goOn(context.WithoutCancel(ctx), nil); undone != nil {
-				i.box.stop() // it would neither end nor answer
-				err = errors.Join(err, undone)
-			}
-		}()
-		if err := i.freeze(ctx); err != nil {
-			return moving(err)
+		return write()
+	}
+	defer func() {
+		if end && err == nil || !i.stands {
+			return
 		}
-	}
-	if !i.frozen { // a copy would go on before it is told what it is
-		return moving(nil)
-	}
-	if err := i.settle(ctx); err != nil {
-		return unflushed(err)
+		if undone := i.goOn(context.WithoutCancel(ctx), nil); undone != nil {
+			i.box.stop() // it would neither end nor answer
+			err = errors.Join(err, undone)
+		}
+	}()
+	if err := i.settleRunning(ctx); err != nil {
+		return err
 	}
 	return write()
 }
@@ -170,20 +163,67 @@ func (i *instance) standing(ctx context.Context, end bool, write func() error) (
 // flushTimeout is long: a disk may have a bound on its speed.
 const flushTimeout = time.Minute
 
-// flush writes to the disks what is to be written.
-func (i *instance) flush(ctx context.Context) error { return i.order(ctx, boot.Flush, flushTimeout) }
+// flush writes to the disks what is to be written, within a time.
+func (i *instance) flush(ctx context.Context, within time.Duration) error {
+	return i.order(ctx, boot.Flush, within)
+}
 
 // settle is flush for a machine whose sandbox stands still. Its processors run meanwhile, and
 // are stopped then.
-func (i *instance) settle(ctx context.Context) error {
+func (i *instance) settle(ctx context.Context, within time.Duration) error {
 	if i.flushed {
 		return nil
 	}
 	if err := i.told(i.monitor.resume(ctx)); err != nil {
 		return err
 	}
-	err := i.flush(ctx)
+	err := i.flush(ctx, within)
 	i.flushed = err == nil
+	return errors.Join(err, i.halt(ctx))
+}
+
+// settleRunning has a sandbox that runs stand still, with its disks written. Most is written
+// out before: a file system may be a process of the sandbox (FUSE), which answers nothing once
+// it stands still.
+func (i *instance) settleRunning(ctx context.Context) error {
+	if err := i.flush(ctx, flushTimeout); err != nil {
+		return unflushed(err)
+	}
+	if err := i.freeze(ctx); err != nil { // a copy would go on before it is told what it is
+		return moving(err)
+	}
+	if err := i.settle(ctx, flushTimeout); err != nil {
+		return unflushed(err)
+	}
+	return nil
+}
+
+// settleStanding has a machine's disks written that was told to stand still before they were.
+// Where that takes long, or something inside does not stand still, the sandbox runs meanwhile.
+// It stands still afterwards, after an error too.
+func (i *instance) settleStanding(ctx context.Context) error {
+	why := moving
+	if i.frozen {
+		if i.settle(ctx, i.freezeTime()) == nil {
+			return nil
+		}
+		why = unflushed
+	}
+	again, cancel := context.WithTimeoutCause(ctx, 2*flushTimeout, errOrderTimeout)
+	defer cancel()
+	i.frozen = false // a guest may do what it was told after that was given up
+	err := i.goOn(again, nil)
+	if err == nil {
+		err = i.settleRunning(again)
+	} else {
+		err = why(err)
+	}
+	if err == nil {
+		return nil
+	}
+	if !i.stands {
+		_ = i.freeze(context.WithoutCancel(ctx))
+	}
 	return errors.Join(err, i.halt(ctx))
 }
 
