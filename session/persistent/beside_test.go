@@ -23,7 +23,8 @@ type twofold struct {
 	*faketest.Driver
 	upgraded            bool // memory that was kept does not fit
 	noMemory, noFiles   error
-	memories, filesOnly int // sandboxes that were made of them
+	sticks              error // no sandbox goes on that stood still
+	memories, filesOnly int   // sandboxes that were made of them
 }
 
 func (d *twofold) Start(ctx context.Context, spec *sandbox.Spec) (sandbox.Instance, error) {
@@ -50,6 +51,10 @@ type twofoldBox struct {
 	sandbox.Instance
 	sandbox.Pauser
 	d *twofold
+}
+
+func (b *twofoldBox) Resume(ctx context.Context) error {
+	return errors.Join(b.d.sticks, b.Pauser.Resume(ctx))
 }
 
 func (b *twofoldBox) Snapshot(_ context.Context, dir string, _ bool) error {
@@ -195,6 +200,36 @@ func TestSnapshotHasItsFilesBeside(t *testing.T) {
 	}
 	if left := f.kept(t); len(left) > 0 {
 		t.Errorf("left: %q", left)
+	}
+}
+
+// A sandbox that does not go on once it was written down ends, and what was written stays: it is
+// all that is left of it. Where that is not whole it does not.
+func TestSnapshotOutlivesItsSandbox(t *testing.T) {
+	f := newTwofoldHome(t, Quota{})
+	f.d.sticks = errors.New("it sticks")
+	s := f.create(t, Create{Env: map[string]string{"WHOSE": "mine"}})
+	_, err := f.Handle(f.key, s.ID).Snapshot(t.Context(), "last")
+	all, listed := f.Snapshots(t.Context(), f.key, s.ID)
+	if listed != nil || len(all) != 1 {
+		t.Fatalf("%v, %v; %v", all, listed, err)
+	}
+	if !errors.Is(err, f.d.sticks) || !strings.Contains(err.Error(), all[0].ID) || !strings.Contains(sandbox.Hint(err), all[0].ID) {
+		t.Errorf("%v (%s)", err, sandbox.Hint(err))
+	}
+	if got, err := f.Handle(f.key, s.ID).Get(t.Context()); !errors.Is(err, sandbox.ErrNotFound) {
+		t.Errorf("it has ended: %+v, %v", got, err)
+	}
+	c := f.create(t, Create{Snapshot: all[0].ID})
+	if got := f.sh(t, c.ID, "echo $WHOSE"); got != "mine\n" || f.d.memories != 1 {
+		t.Errorf("%q, of %d memories", got, f.d.memories)
+	}
+	f.d.noMemory = errors.New("a full disk")
+	if _, err := f.Handle(f.key, c.ID).Snapshot(t.Context(), ""); !errors.Is(err, f.d.noMemory) || !errors.Is(err, f.d.sticks) {
+		t.Errorf("half a snapshot: %v", err)
+	}
+	if all, err := f.Snapshots(t.Context(), f.key, ""); err != nil || len(all) != 1 {
+		t.Errorf("%v, %v", all, err)
 	}
 }
 

@@ -34,20 +34,25 @@ func (h *Handle) Snapshot(ctx context.Context, name string) (*Snapshot, error) {
 	s := &Snapshot{ID: registry.NewID("s", 20), Owner: k.ID, Name: name, Created: b.o.Clock.Now()}
 	_, err = h.change(ctx, func(l locked) (err error) {
 		var in *running
-		if in, s.Kept, err = l.copyDown(ctx, "snapshot_sandbox", l.writeStill); err != nil {
+		var ended error // the sandbox did, once it was written down
+		in, s.Kept, err = l.copyDown(ctx, "snapshot_sandbox", func(ctx context.Context, in *running, dir string) (err error) {
+			s.Sandbox = l.record()
+			ended, err = l.writeStill(ctx, in, dir)
+			return err
+		})
+		if err != nil {
 			return err
 		}
-		s.Sandbox = l.record()
 		s.Sandbox.HideHeaders() // it may be kept for longer than the sandbox
 		if s.Seal, err = l.seal(in, s.Kept); err == nil {
 			s.Bytes = s.Seal.Bytes
 			err = b.inventory.addSnapshot(ctx, b.o.Registry, s, g.profile.Quota)
 		}
 		if err != nil {
-			return errors.Join(err, b.kept.drop(s.Kept))
+			return errors.Join(err, ended, b.kept.drop(s.Kept))
 		}
 		b.events.tell(s.Sandbox, "snapshot")
-		return nil
+		return alone(s, ended)
 	})
 	if err != nil {
 		return nil, err
@@ -61,21 +66,33 @@ func (l locked) writeMemory(ctx context.Context, in *running, dir string) error 
 	return in.box.(sandbox.Snapshotter).Snapshot(ctx, dir, false)
 }
 
+// alone tells of a snapshot whose sandbox has ended for a reason; nil without one.
+func alone(s *Snapshot, ended error) error {
+	if ended == nil {
+		return nil
+	}
+	return &sandbox.Error{Op: "snapshot", Kind: sandbox.ErrUnavailable, Problem: "the sandbox was written down as " + s.ID + ", did not go on, and has ended",
+		Hint: "go on with it: caisson sandbox create --snapshot " + s.ID, Cause: ended}
+}
+
 // writeStill writes a running sandbox into dir as it was at one moment, with its files beside
-// its memory. One that does not go on afterwards ends.
-func (l locked) writeStill(ctx context.Context, in *running, dir string) error {
+// its memory. One that does not go on afterwards ends: ended says so where what was written is
+// whole, else err.
+func (l locked) writeStill(ctx context.Context, in *running, dir string) (ended, err error) {
 	box, ok := in.box.(sandbox.Pauser)
 	if !ok {
-		return cannotPause(in.run.Plan.Isolation)
+		return nil, cannotPause(in.run.Plan.Isolation)
 	}
-	err := box.Pause(ctx)
-	if err == nil {
+	if err = box.Pause(ctx); err == nil {
 		err = l.writeOut(ctx, in, dir)
 	}
 	if undo := box.Resume(ctx); undo != nil {
-		return errors.Join(err, undo, l.end(ctx, "it did not go on after a snapshot: "+undo.Error()))
+		ended = errors.Join(undo, l.end(ctx, "it did not go on after a snapshot: "+undo.Error()))
 	}
-	return err
+	if err != nil {
+		return nil, errors.Join(err, ended)
+	}
+	return ended, nil
 }
 
 // copyDown has write write a running sandbox into a directory of its own, which is the
