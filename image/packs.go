@@ -2,7 +2,10 @@
 
 package image
 
-import "time"
+import (
+	"path/filepath"
+	"time"
+)
 
 // Pack is a root of this host's files that was packed into one file for virtual machines.
 type Pack struct {
@@ -21,6 +24,17 @@ type Pack struct {
 
 // PacksDir is what the directory of packs is called in a state directory.
 const PacksDir = "packs"
+
+// PacksIn is where the packs of a state directory lie, as a directory of [PackOptions].Cache and
+// FindPacks. A link there is followed: another disk's packs, or another state directory's, are
+// as good, and the directory is judged where the link leads.
+func PacksIn(stateDir string) string {
+	dir := filepath.Join(stateDir, PacksDir)
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		return real
+	}
+	return dir
+}
 
 // FromHost is what packs of this host's programs are made from.
 const FromHost = "host"

@@ -53,7 +53,7 @@ func (a *app) packs() (*image.Packs, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := image.FindPacks(filepath.Join(dir.Path(), image.PacksDir))
+	p, err := image.FindPacks(image.PacksIn(dir.Path()))
 	if err != nil {
 		dir.Close()
 		return nil, nil, err

@@ -122,17 +122,7 @@ func (e *Environment) root(ctx context.Context, chains []*hostpath.Source) (*ima
 func (e *Environment) packed() bool { return e.Image == nil && e.o.Caps.OnlyEROFS }
 
 func (e *Environment) packOptions(chains []*hostpath.Source) image.PackOptions {
-	return image.PackOptions{Cache: packsIn(e.o.Host.StateDir), Toolchains: chains, Progress: e.o.Packing}
-}
-
-// packsIn is where packed roots lie. A link in the state directory is followed: another's packs
-// are as good, and it is judged where it leads.
-func packsIn(stateDir string) string {
-	dir := filepath.Join(stateDir, image.PacksDir)
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		return real
-	}
-	return dir
+	return image.PackOptions{Cache: image.PacksIn(e.o.Host.StateDir), Toolchains: chains, Progress: e.o.Packing}
 }
 
 // targets are the paths inside that must exist for s to be mounted.
