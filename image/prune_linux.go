@@ -13,7 +13,8 @@ import (
 	"github.com/caisson-run/caisson/sandbox"
 )
 
-// List lists the images that are here, the newest first.
+// List lists the images that are here, the newest first. Of what [Store.KeepWhile] cannot tell
+// it says that it is not in use; Remove and Prune fail then.
 func (s *Store) List() ([]*Stored, error) {
 	names, err := s.allNames()
 	if err != nil {
@@ -36,9 +37,7 @@ func (s *Store) List() ([]*Stored, error) {
 		}
 		slices.Sort(info.Names)
 		if info.InUse = s.inUse(key); !info.InUse && s.kept != nil {
-			if info.InUse, err = s.kept(info.Digest); err != nil {
-				return nil, err
-			}
+			info.InUse, _ = s.kept(info.Digest) // who removes it asks again
 		}
 		out = append(out, info)
 	}
@@ -146,7 +145,15 @@ func (s *Store) Prune(all bool) ([]*Stored, error) {
 	}
 	var gone []*Stored
 	for _, info := range list {
-		if (all || len(info.Names) == 0) && s.remove(info, all) == nil {
+		if !all && len(info.Names) > 0 {
+			continue
+		}
+		if s.kept != nil {
+			if _, err := s.kept(info.Digest); err != nil {
+				return gone, err
+			}
+		}
+		if s.remove(info, all) == nil {
 			gone = append(gone, info)
 		}
 	}

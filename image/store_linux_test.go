@@ -687,3 +687,29 @@ func TestLogin(t *testing.T) {
 		return err
 	}))
 }
+
+// Where it cannot be told whether a sandbox goes on with an image, it is listed all the same,
+// and stays.
+func TestKeptCannotBeTold(t *testing.T) {
+	s := newStore(t)
+	f, err := s.images().tree(t.Context(), "0000", func(_ context.Context, dir string) error {
+		return os.WriteFile(filepath.Join(dir, infoName), []byte(`{"digest": "sha256:0000"}`), 0o600)
+	})
+	must(t, err)
+	must(t, f.Close())
+	broken := errors.New("the registry cannot be used")
+	s.KeepWhile(func(string) (bool, error) { return false, broken })
+	list, err := s.List()
+	if err != nil || len(list) != 1 || list[0].InUse {
+		t.Fatalf("%v, %v", list, err)
+	}
+	if err := s.Remove(list[0]); !errors.Is(err, broken) {
+		t.Errorf("remove: %v", err)
+	}
+	if gone, err := s.Prune(true); !errors.Is(err, broken) || len(gone) > 0 {
+		t.Errorf("prune: %v, %v", gone, err)
+	}
+	if !s.Has("sha256:0000") {
+		t.Error("it is gone")
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"text/tabwriter"
 
@@ -76,20 +77,33 @@ func (a *app) images(makes bool) (*image.Store, func() error, error) {
 		dir.Close()
 		return nil, nil, err
 	}
-	s.KeepWhile(goesOn(dir.Path()))
-	return s, dir.Close, nil
+	goes, done := goesOn(dir.Path())
+	s.KeepWhile(goes)
+	return s, func() error { return errors.Join(done(), dir.Close()) }, nil
 }
 
-// goesOn says of an image whether a sandbox of a state directory may go on with it.
-func goesOn(state string) func(digest string) (bool, error) {
-	return func(digest string) (bool, error) {
+// goesOn says of an image whether a sandbox of a state directory may go on with it. The
+// registry is opened once, when that is first asked; done closes it.
+func goesOn(state string) (goes func(digest string) (bool, error), done func() error) {
+	closes := func() error { return nil }
+	open := sync.OnceValues(func() (*registry.DB, error) {
 		db, err := registry.Look(context.Background(), state)
+		if err == nil {
+			closes = db.Close
+		}
+		return db, err
+	})
+	goes = func(digest string) (bool, error) {
+		if !registry.Here(state) {
+			return false, nil
+		}
+		db, err := open()
 		if err != nil {
 			return false, err
 		}
-		defer db.Close()
 		return db.GoesOn(context.Background(), digest)
 	}
+	return goes, func() error { return closes() }
 }
 
 // localImage reads a reference; a path in it becomes absolute here, the last

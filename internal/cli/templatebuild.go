@@ -126,7 +126,9 @@ func (a *app) doBuild(cmd *cobra.Command, f *buildFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	images.KeepWhile(goesOn(filepath.Dir(o.Images())))
+	goes, done := goesOn(filepath.Dir(o.Images()))
+	defer done()
+	images.KeepWhile(goes)
 	ctx, stop := signal.NotifyContext(contextOf(cmd), os.Interrupt, syscall.SIGTERM) // so that nothing half done stays
 	defer stop()
 	built, err := (&build.Builder{Session: o.Session, Images: images}).Build(ctx, r)

@@ -18,6 +18,9 @@ package registry
 import (
 	"context"
 	"embed"
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/caisson-run/caisson/internal/store"
@@ -53,6 +56,12 @@ func Open(ctx context.Context, dir string) (*DB, error) { return open(ctx, dir, 
 // Look is Open for who wants to know what there is: where the registry is missing, an
 // empty one stands for it, and none is made.
 func Look(ctx context.Context, dir string) (*DB, error) { return open(ctx, dir, true) }
+
+// Here says whether a state directory has a registry. One that cannot be told is there.
+func Here(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, file))
+	return !errors.Is(err, fs.ErrNotExist)
+}
 
 func open(ctx context.Context, dir string, look bool) (*DB, error) {
 	db, err := store.OpenDatabase(ctx, store.DatabaseOptions{Path: filepath.Join(dir, file), Commits: store.Lazy,
