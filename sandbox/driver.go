@@ -210,8 +210,9 @@ type Restorer interface {
 	// Restore is Start of a world that goes on where the one in dir was written
 	// down: same processes, memory and scratch. spec is that world's, but for ID,
 	// StateDir, Limits that are held from outside, and the wire of its Network.
-	// What is open beyond the sandbox is lost: connections are reset, on gVisor once
-	// something is sent on them. dir is only read.
+	// What is open beyond the sandbox is lost: connections are reset. On gVisor they end,
+	// where the sandbox was paused first, or are reset once something is sent on them. dir
+	// is only read.
 	Restore(ctx context.Context, spec *Spec, dir string) (Instance, error)
 }
 
