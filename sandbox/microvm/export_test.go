@@ -234,10 +234,11 @@ func FirecrackerBox(s *sandbox.Spec, memory int64) (limit int64, mounts string, 
 	return p.spec.Limits.FileSize, mounts, nil
 }
 
-// BucketOf is the part that one of so many disks has, in tokens and milliseconds.
-func BucketOf(all, disks int64) (size, refill int64) {
-	b := bucketOf(all, disks)
-	return b.Size, b.Refill
+// Buckets are what one of so many disks has, in bytes or operations and milliseconds, where
+// all have so many in a second.
+func Buckets(all int64, disks int) (bytes, ops [2]int64) {
+	r := rateOf(&machine{io: all, iops: all, disks: make([]disk, disks)})
+	return [2]int64{r.Bandwidth.Size, r.Bandwidth.Refill}, [2]int64{r.Ops.Size, r.Ops.Refill}
 }
 
 // PauseFirecracker stops the machine and has it go on, as many times.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -88,25 +89,53 @@ type failingReader struct{ err error }
 
 func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
 
-// All disks together never do more than what was asked for, and hardly less.
+// All disks together never do more than what was asked for, and hardly less, whatever the size
+// of their requests: of bytes, up to the 4 MiB that a guest makes; of operations one each.
 func TestBuckets(t *testing.T) {
-	for _, disks := range []int64{1, 2, 3} {
-		for _, all := range []int64{1, 2, 3, 7, 25, 999, 4096, 1 << 20, 1<<30 + 1, 1 << 50} {
-			size, refill := microvm.BucketOf(all, disks)
-			if size < 1 || refill < 1 {
-				t.Fatalf("%d of %d disks: %d in %d ms is no bound", all, disks, size, refill)
-			}
-			if rate := float64(disks) * float64(size) * 1000 / float64(refill); rate > float64(all) || rate < 0.7*float64(all) {
-				t.Errorf("%d of %d disks: %d in %d ms is %.1f in a second", all, disks, size, refill, rate)
-			}
-			if size > max(all/disks/10, 1) {
-				t.Errorf("%d of %d disks: %d at once", all, disks, size)
+	for _, disks := range []int{1, 2, 3} {
+		for _, all := range []int64{1, 2, 3, 7, 25, 999, 4096, 1 << 20, 10 << 20, 1<<30 + 1, 1 << 50} {
+			bytes, ops := microvm.Buckets(all, disks)
+			for most, b := range map[int64][2]int64{4 << 20: bytes, 1: ops} {
+				size, refill := b[0], b[1]
+				if size < 1 || refill < 1 {
+					t.Fatalf("%d of %d disks: %d in %d ms is no bound", all, disks, size, refill)
+				}
+				if rate := float64(disks) * float64(size) * 1000 / float64(refill); rate > float64(all) || rate < 0.7*float64(all) {
+					t.Errorf("%d of %d disks: %d in %d ms is %.1f in a second", all, disks, size, refill, rate)
+				}
+				if size > max(all/int64(disks)/10, most) {
+					t.Errorf("%d of %d disks: %d at once", all, disks, size)
+				}
+				for _, request := range []int64{1, 4 << 10, 128 << 10, 1280 << 10, 4 << 20} {
+					if request <= most && taken(float64(size), float64(refill), float64(request)) > 1.001 {
+						t.Errorf("%d of %d disks: requests for %d go beyond %d in %d ms", all, disks, request, size, refill)
+					}
+				}
 			}
 		}
 	}
-	if size, refill := microvm.BucketOf(0, 2); size != 0 || refill != 0 {
-		t.Errorf("no bound is %d in %d ms", size, refill)
+	if bytes, ops := microvm.Buckets(0, 2); bytes != [2]int64{} || ops != [2]int64{} {
+		t.Errorf("no bound is %v and %v", bytes, ops)
 	}
+}
+
+// taken is how much of a bucket's rate equal requests have, one after the other, as Firecracker
+// counts: what is larger than the bucket empties it and waits for what was lacking, in whole
+// milliseconds, in which the bucket is filled. 0 of these are no wait: nothing is done again.
+func taken(size, refill, request float64) float64 {
+	var now, done float64 // in ms
+	budget := 0.0
+	for range 1000 {
+		wait := max(0, (request-budget)/size*refill)
+		if request > size {
+			if wait = math.Floor(wait); wait == 0 {
+				return math.Inf(1)
+			}
+			budget = min(size, wait*size/refill)
+		}
+		now, done = now+wait, done+request
+	}
+	return done / now / (size / refill)
 }
 
 // Memory that is free takes no room, and the file is the same.

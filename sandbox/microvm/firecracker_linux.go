@@ -198,22 +198,30 @@ type fcRequest struct {
 }
 
 // rateOf is each drive's. What all of them may do together, in each direction, is divided into
-// equal parts, in which reads and writes count together: so it is never more than was asked for.
+// equal parts, in which reads and writes count together.
 func rateOf(m *machine) fcRate {
 	n := int64(len(m.disks))
-	return fcRate{Bandwidth: bucketOf(m.io, n), Ops: bucketOf(m.iops, n)}
+	return fcRate{Bandwidth: bucketOf(m.io, n, largestRequest), Ops: bucketOf(m.iops, n, 1)}
 }
 
-// bucketsPerSecond is how often a bucket is filled anew: what was not used before makes for no
-// more at once than 1/10 of what a second has, as with QEMU.
-const bucketsPerSecond = 10
+const (
+	// bucketsPerSecond is how often a bucket is filled anew: what was not used before makes
+	// for no more at once than 1/10 of what a second has, as with QEMU, or one request.
+	bucketsPerSecond = 10
+	// largestRequest are those of the largest request that a Linux guest makes of itself (its
+	// BLK_DEF_MAX_SECTORS_CAP: 4 MiB since 6.16, 1280 KiB before).
+	largestRequest = 4 << 20
+)
 
-// bucketOf is the n-th part of what there is in a second; 0 is no bound.
-func bucketOf(all, n int64) fcBucket {
+// bucketOf is the n-th part of what there is in a second; 0 is no bound. The most that one
+// request takes fits: Firecracker lets one through that does not, fills the bucket also for
+// the time that it waits for what was lacking (twice the rate), and does nothing more for
+// ever where that is less than a millisecond (RateLimiter::consume of its 1.14 and 1.15).
+func bucketOf(all, n, largest int64) fcBucket {
 	if all <= 0 {
 		return fcBucket{}
 	}
-	size := max(all/n/bucketsPerSecond, 1)
+	size := max(all/n/bucketsPerSecond, largest)
 	// Rounded up, so that the rate is not.
 	return fcBucket{Size: size, Refill: int64(math.Ceil(1000 * float64(size) / (float64(all) / float64(n))))}
 }
