@@ -195,10 +195,11 @@ type (
 // device, and a vsock that is right with guests of Linux 6.17 (its issue 5485).
 var oldestFirecracker = [2]int{1, 14}
 
-var fcVersion = regexp.MustCompile(`^v?([0-9]{1,4})\.([0-9]{1,4})\.([0-9]{1,4})`)
+var fcVersion = regexp.MustCompile(`^v?([0-9]{1,4})\.([0-9]{1,4})\.[0-9]{1,4}`)
 
-// checkVersion refuses a Firecracker that is too old, and 1.16.0 and 1.16.1: a vsock of
-// theirs is dead once the machine was paused (its issue 6100), and with it the channel.
+// checkVersion refuses a Firecracker that is too old, and all of 1.16: a vsock of theirs is
+// dead once the machine was paused (its issue 6100), and with it the channel. That is mended
+// on Firecracker's main alone.
 func (a *fcAPI) checkVersion(ctx context.Context) error {
 	var v struct {
 		Version string `json:"firecracker_version"`
@@ -212,10 +213,9 @@ func (a *fcAPI) checkVersion(ctx context.Context) error {
 	}
 	major, _ := strconv.Atoi(m[1])
 	minor, _ := strconv.Atoi(m[2])
-	patch, _ := strconv.Atoi(m[3])
-	if major == 1 && minor == 16 && patch < 2 {
+	if major == 1 && minor == 16 {
 		return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "this Firecracker is " + said(v.Version) + ", whose vsock does not go on after a pause (its issue 6100)",
-			Hint: "get another version, 1.15 or one after 1.16.1, or take QEMU: --isolation microvm:qemu"}
+			Hint: "get another version, 1.15 say, or take QEMU: --isolation microvm:qemu"}
 	}
 	if major < oldestFirecracker[0] || major == oldestFirecracker[0] && minor < oldestFirecracker[1] {
 		return &sandbox.Error{Op: "start sandbox", Kind: sandbox.ErrUnsupported, Problem: "this Firecracker is " + said(v.Version) + ", and 1.14 is the first that is right with newer guests (its issue 5485)",

@@ -39,6 +39,7 @@ func TestHostileAPI(t *testing.T) {
 		"a fault":           {"HTTP/1.1 400 Bad Request\r\nContent-Length: 34\r\n\r\n{\"fault_message\": \"no such \\u001b\"}\n", "says 400"},
 		"an old version":    {"HTTP/1.1 200 OK\r\nContent-Length: 32\r\n\r\n{\"firecracker_version\": \"1.7.0\"}\n", "1.14 is the first"},
 		"an old pause":      {"HTTP/1.1 200 OK\r\nContent-Length: 33\r\n\r\n{\"firecracker_version\": \"1.16.1\"}\n", "does not go on after a pause"},
+		"the old pause":     {"HTTP/1.1 200 OK\r\nContent-Length: 33\r\n\r\n{\"firecracker_version\": \"1.16.2\"}\n", "does not go on after a pause"},
 		"an older version":  {"HTTP/1.1 200 OK\r\nContent-Length: 33\r\n\r\n{\"firecracker_version\": \"0.25.2\"}\n", "1.14 is the first"},
 		"no version":        {"HTTP/1.1 200 OK\r\nContent-Length: 30\r\n\r\n{\"firecracker_version\": \"new\"}\n", "the version of Firecracker is"},
 		"a way elsewhere":   {"HTTP/1.1 302 Found\r\nLocation: http://localhost/other\r\nContent-Length: 0\r\n\r\n", "says 302"},
