@@ -54,11 +54,13 @@ var errSilent = errors.New("no answer from Firecracker")
 // refusal is an answer that is a fault.
 type refusal struct {
 	status int
-	fault  string
+	fault  string // as it was said
 }
 
 // Error implements error.
-func (r *refusal) Error() string { return fmt.Sprintf("Firecracker says %d, %s", r.status, r.fault) }
+func (r *refusal) Error() string {
+	return fmt.Sprintf("Firecracker says %d, %s", r.status, said(r.fault))
+}
 
 // call asks once. What is not nil is sent as JSON, and the answer is read into answer.
 func (a *fcAPI) call(ctx context.Context, method, path string, what, answer any) error {
@@ -118,9 +120,9 @@ func fault(b []byte) string {
 		Message string `json:"fault_message"`
 	}
 	if json.Unmarshal(b, &f) == nil && f.Message != "" {
-		return said(f.Message)
+		return f.Message
 	}
-	return said(string(b))
+	return string(b)
 }
 
 func (a *fcAPI) put(ctx context.Context, path string, what any) error {

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -165,8 +167,10 @@ func (m *firecrackerMonitor) load(ctx context.Context, r io.Reader) error {
 	what := fcLoad{Devices: boxDevices, Memory: fcMemory{Type: "File", Path: boxWritten}}
 	err := m.api.put(ctx, "/snapshot/load", what)
 	var refused *refusal
-	if errors.As(err, &refused) {
+	if errors.As(err, &refused) && refused.forGood() {
 		return fmt.Errorf("%w: %w", errRefused, err)
+	} else if refused != nil {
+		return err
 	}
 	m.parted, m.cut = true, true
 	rate := rateOf(m.machine) // the other machine had its own
@@ -176,4 +180,18 @@ func (m *firecrackerMonitor) load(ctx context.Context, r io.Reader) error {
 		}
 	}
 	return err
+}
+
+// What Firecracker (1.14 to 1.16) says of a machine that it does not read, or that this host's
+// KVM does not take: its state file, what is in there, its processors, its clock.
+var fcUnfit = []string{
+	"Failed to load snapshot state from file: ", "Invalid snapshot state: ", "Failed to restore microVM state: ",
+	"Failed to restore vCPUs: ", "TSC scaling within the snapshot", "frequency not present in the given snapshot",
+}
+
+// forGood says whether a machine that was refused will be again: that is told by what it was
+// refused for, with no error of the host's kernel but EINVAL. All else may pass, as ENOMEM.
+func (r *refusal) forGood() bool {
+	host := strings.Contains(strings.ReplaceAll(r.fault, "(os error 22)", ""), "(os error ") || strings.Contains(r.fault, "IO Error: ")
+	return !host && slices.ContainsFunc(fcUnfit, func(s string) bool { return strings.Contains(r.fault, s) })
 }

@@ -74,7 +74,7 @@ func TestFalseMemoryIsNotLoaded(t *testing.T) {
 	loaded := false
 	dial := serve(t, &firecrackertest.API{Version: "1.15.0", Load: func(string, string) (*firecrackertest.Machine, error) {
 		loaded = true
-		return nil, errors.New("no such machine")
+		return nil, errors.New("Failed to get snapshot state from file: Failed to load snapshot state from file: no such machine")
 	}})
 	broken := errors.New("not as it was written")
 	if err := microvm.LoadFirecracker(t.Context(), dial, io.MultiReader(strings.NewReader("memory"), failingReader{broken}), 0, 0); !errors.Is(err, broken) || loaded {
@@ -82,6 +82,30 @@ func TestFalseMemoryIsNotLoaded(t *testing.T) {
 	}
 	if err := microvm.LoadFirecracker(t.Context(), dial, strings.NewReader("memory"), 0, 0); !errors.Is(err, microvm.ErrRefused) || !strings.Contains(err.Error(), "no such machine") || !loaded {
 		t.Errorf("%v; it was loaded: %v", err, loaded)
+	}
+}
+
+// What may pass is no reason to give memory up: that is refused for good only where Firecracker
+// says that it does not read it, or its KVM does not take it.
+func TestRefusedForGood(t *testing.T) {
+	for text, forGood := range map[string]bool{
+		"Failed to get snapshot state from file: Failed to load snapshot state from file: CRC64 validation failed":                                                    true,
+		"Failed to get snapshot state from file: Failed to load snapshot state from file: Invalid data version: 9.0.0":                                                true,
+		"Invalid snapshot state: No memory region defined.":                                                                                                           true,
+		"Failed to build microVM from snapshot: Failed to restore vCPUs: Failed to set all KVM MSRs for this vCPU. Only a partial write was done.":                    true,
+		"Failed to build microVM from snapshot: Failed to restore vCPUs: Failed to set KVM vcpu cpuid: Invalid argument (os error 22)":                                true,
+		"Failed to build microVM from snapshot: Failed to restore vCPUs: Failed to set KVM vcpu cpuid: Cannot allocate memory (os error 12)":                          false,
+		"Failed to get snapshot state from file: Failed to open snapshot file: Too many open files (os error 24)":                                                     false,
+		"Failed to get snapshot state from file: Failed to load snapshot state from file: IO Error: Input/output error (os error 5)":                                  false,
+		"Failed to load guest memory: Error creating guest memory from file: Failed to restore guest memory: Cannot allocate memory (os error 12)":                    false,
+		"Failed to build microVM from snapshot: Failed to create microVM and vCPUs: Cannot create KVM file descriptor: Device or resource busy (os error 16)":         false,
+		"Failed to build microVM from snapshot: Failed to restore devices: Error restoring MMIO devices: Net: Open tap device failed: Invalid argument (os error 22)": false,
+		"something that it has never said before": false,
+	} {
+		dial := serve(t, &firecrackertest.API{Version: "1.15.0", Load: func(string, string) (*firecrackertest.Machine, error) { return nil, errors.New(text) }})
+		if err := microvm.LoadFirecracker(t.Context(), dial, strings.NewReader("memory"), 0, 0); err == nil || errors.Is(err, microvm.ErrRefused) != forGood {
+			t.Errorf("%v; want it refused for good: %v", err, forGood)
+		}
 	}
 }
 

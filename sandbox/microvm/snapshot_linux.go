@@ -341,8 +341,9 @@ func (d *Driver) by(w *written) (*Driver, error) {
 		}
 		d = &Driver{opts: d.opts, kernels: d.kernels, vmm: o.all[at], kvm: d.kvm}
 	}
-	if _, why, _ := d.vmm.program(); w.remembers() && why != "" {
-		return nil, misfits("by " + d.vmm.name() + ", and " + why)
+	// A program that is not found may be back: PATH was another, say.
+	if _, why, remedy := d.vmm.program(); w.remembers() && why != "" {
+		return nil, &sandbox.Error{Op: "resume sandbox", Kind: sandbox.ErrUnsupported, Problem: "its memory was kept by " + d.vmm.name() + ", and " + why, Hint: remedy}
 	}
 	return d, nil
 }
