@@ -151,8 +151,10 @@ func (n *creation) run(ctx context.Context) (_ *Sandbox, err error) {
 		}
 		b.memories.want(in.memory, in, l.record())
 	}
-	if err := l.noteUnwarmed(ctx); err != nil {
-		return nil, errors.Join(err, l.end(context.WithoutCancel(ctx), "it could not be kept"))
+	if n.from == nil { // a copy has what that had
+		if err := l.noteUnwarmed(ctx); err != nil {
+			return nil, errors.Join(err, l.end(context.WithoutCancel(ctx), "it could not be kept"))
+		}
 	}
 	rec = l.record()
 	b.events.tell(rec, "created")

@@ -189,6 +189,6 @@ func (c *Create) from(s *Snapshot) (*registry.Sandbox, error) {
 	}
 	return &registry.Sandbox{
 		Template: rec.Template, Image: rec.Image, ImageDigest: rec.ImageDigest, Isolation: rec.Isolation, Asked: rec.Asked, Env: rec.Env,
-		Allow: rec.Allow, Deny: rec.Deny, NoNetwork: rec.NoNetwork, Reach: rec.Reach, Headers: rec.Headers, Placeholders: rec.Placeholders, Sudo: rec.Sudo, OwnImage: rec.OwnImage, Writable: rec.Writable,
+		Allow: rec.Allow, Deny: rec.Deny, NoNetwork: rec.NoNetwork, Reach: rec.Reach, Headers: rec.Headers, Placeholders: rec.Placeholders, Sudo: rec.Sudo, OwnImage: rec.OwnImage, Writable: rec.Writable, Unwarmed: rec.Unwarmed,
 	}, nil
 }

@@ -34,3 +34,31 @@ func TestUnwarmed(t *testing.T) {
 		t.Error("it began with that memory")
 	}
 }
+
+// A copy has what that has which it is a copy of, and says no more: not that its template's
+// memory was not there.
+func TestCopiesAreAsWarm(t *testing.T) {
+	f := newTwofoldHome(t, Quota{})
+	f.aTemplate(t, f.key.ID, "warm", "1", image.Config{Warmup: "1/0"})
+	s := f.create(t, Create{Template: "warm"})
+	for _, why := range []string{"", "ZeroDivisionError"} {
+		l := f.inventory.get(s.ID)
+		l.mu.Lock()
+		l.rec.Unwarmed = why
+		l.mu.Unlock()
+		snap, err := f.Handle(f.key, s.ID).Snapshot(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.create(t, Create{Snapshot: snap.ID}).Unwarmed; got != why {
+			t.Errorf("of a snapshot: %q, want %q", got, why)
+		}
+		forks, err := f.Handle(f.key, s.ID).Fork(t.Context(), 1, 0)
+		if err != nil || forks[0].Err != nil {
+			t.Fatal(forks, err)
+		}
+		if got := forks[0].Sandbox.Unwarmed; got != why {
+			t.Errorf("of a fork: %q, want %q", got, why)
+		}
+	}
+}
