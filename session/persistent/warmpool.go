@@ -37,7 +37,7 @@ type warmPool struct {
 
 	mu    sync.Mutex
 	unfit map[warmKind]bool   // whether it cannot be kept, which was said
-	why   map[warmKind]string // the last one could not be made, which was said
+	why   map[warmKind]string // the last one could not be made, which was said; maxWhys at most
 	likes []likeness          // what else is kept; see KeepReady
 }
 
@@ -55,6 +55,9 @@ const (
 	maxKinds = 4
 	kindAge  = 15 * time.Minute
 	warmAge  = 10 * time.Minute
+	// maxWhys are known of kinds that could not be made; then they are said anew. Many keys may
+	// ask for many templates.
+	maxWhys = 64
 )
 
 func newWarmPool(b *Sandboxes) *warmPool {
@@ -234,6 +237,9 @@ func (p *warmPool) failed(k warmKind, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if why := reason(err); p.why[k] != why {
+		if len(p.why) >= maxWhys {
+			clear(p.why)
+		}
 		p.why[k] = why
 		p.o.Notice("no sandbox could be made ahead: " + err.Error())
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -284,6 +285,21 @@ func TestWarmPoolSaysOnce(t *testing.T) {
 		if step.do(); said != step.want {
 			t.Errorf("after step %d it was said %d times, not %d", i, said, step.want)
 		}
+	}
+}
+
+// What is known of kinds that never can be made does not grow with what keys ask for.
+func TestWarmPoolForgetsWhatFailed(t *testing.T) {
+	said := 0
+	p := &warmPool{o: &SandboxesOptions{Notice: func(string) { said++ }}, why: map[warmKind]string{}}
+	for i := range 10 * maxWhys {
+		p.failed(warmKind{template: strconv.Itoa(i)}, errors.New("no kernel"))
+		if len(p.why) > maxWhys {
+			t.Fatalf("%d are known", len(p.why))
+		}
+	}
+	if said != 10*maxWhys {
+		t.Errorf("said %d times", said)
 	}
 }
 
