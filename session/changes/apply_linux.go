@@ -292,7 +292,7 @@ func (a *applying) finish() error {
 			}
 		}
 	}
-	st.State = State{Applied: len(st.Done), Files: nFiles, AppliedAt: a.store.o.Now().UTC().Round(0)}
+	st.State = State{Applied: len(st.Done), Files: &nFiles, AppliedAt: a.store.o.Now().UTC().Round(0)}
 	b, err := json.Marshal(st)
 	if err == nil {
 		err = os.WriteFile(name+".new", b, 0o600)

@@ -49,7 +49,7 @@ type Counts struct {
 // State says what has been applied of a set.
 type State struct {
 	Applied   int       `json:"applied,omitempty"` // entries
-	Files     int       `json:"files,omitempty"`   // of them, those that are no directory, as in Counts
+	Files     *int      `json:"files,omitempty"`   // of them, those that are no directory, as in Counts; nil where an older caisson applied them
 	AppliedAt time.Time `json:"applied_at,omitzero"`
 	// Unfinished says that an Apply ended half way. The next one goes on with it.
 	Unfinished bool `json:"unfinished,omitempty"`

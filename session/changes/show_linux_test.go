@@ -3,6 +3,7 @@
 package changes
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -117,6 +118,17 @@ func TestLineCountsFiles(t *testing.T) {
 		if err != nil || len(list) != 1 || list[0].Line() != want {
 			t.Errorf("%v, %+v, want %q", err, list, want)
 		}
+	}
+}
+
+// A set that an older caisson applied does not say how many files that were.
+func TestLineOfOlderSets(t *testing.T) {
+	s := Summary{Counts: Counts{Files: 2}}
+	if err := json.Unmarshal([]byte(`{"applied": 3}`), &s.State); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := s.Line(), "2 files changed, applied"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -89,18 +89,30 @@ func (s *Summary) Line() string {
 	for _, p := range []struct {
 		n    int
 		text string
-	}{{s.Counts.Held, "held back"}, {s.Ignored, "ignored and not kept"}, {s.Skipped, "skipped"}, {s.State.Files, "applied"}} {
+	}{{s.Counts.Held, "held back"}, {s.Ignored, "ignored and not kept"}, {s.Skipped, "skipped"}, {s.State.files(), "applied"}} {
 		if p.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.text))
 		}
 	}
-	if s.State.Files == 0 && s.State.Applied > 0 {
+	switch {
+	case s.State.Applied == 0 || s.State.files() > 0:
+	case s.State.Files == nil:
+		parts = append(parts, "applied")
+	default:
 		parts = append(parts, "directories applied")
 	}
 	if s.State.Unfinished {
 		parts = append(parts, "an apply ended half way: apply again goes on")
 	}
 	return strings.Join(parts, ", ")
+}
+
+// files is how many files were applied, as far as that is known.
+func (s *State) files() int {
+	if s.Files == nil {
+		return 0
+	}
+	return *s.Files
 }
 
 func count[N int | int64](n N, thing string) string {
