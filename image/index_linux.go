@@ -56,6 +56,7 @@ func (p *packer) has(n *fstree.Node, st *unix.Stat_t) bool {
 		return false
 	}
 	n.Offset, n.Size = at, st.Size
+	p.had += wholeBlocks(st.Size)
 	p.keeps(n, st)
 	return true
 }

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/caisson-run/caisson/image/fstree"
 	"github.com/caisson-run/caisson/sandbox"
 )
 
@@ -110,5 +112,66 @@ func TestPackMakesRoom(t *testing.T) {
 	}
 	if _, err := os.Lstat(used.root.Image.EROFS.Name()); err != nil {
 		t.Error(err)
+	}
+}
+
+// So they do where an older pack's file goes on, as far as the disk lacks room for what is not
+// in that; where it still does, what is said is true.
+func TestPackGoesOnMakesRoom(t *testing.T) {
+	rest(t, 50*time.Millisecond)
+	for name, tt := range map[string]struct {
+		room, after int64 // in MiB, with and without the other pack
+		gone        bool
+		want        string
+	}{
+		"room for what is new": {room: 3},
+		"room for all":         {room: 9},
+		"room when it is gone": {room: 0, after: 3, gone: true},
+		"no room":              {room: 0, after: 1, gone: true, want: "it takes 2 MiB, and the disk of the state directory has 1 MiB"},
+	} {
+		host, packs := fakeHost(t, "a=text", "b="+strings.Repeat("x", 4<<20)), filepath.Join(t.TempDir(), "packs")
+		must(t, packDir(t, host, packs).Close())
+		other := packDir(t, fakeHost(t, "a=other"), packs)
+		must(t, other.Close())
+		must(t, os.WriteFile(filepath.Join(host, "a"), []byte(strings.Repeat("y", 2<<20)), 0o644))
+		src, err := os.Open(host)
+		must(t, err)
+		defer src.Close()
+		var copied []string
+		p := packing{from: host, dir: src, onCopy: func(name string) { copied = append(copied, name) }, free: func(string) (int64, error) {
+			if _, err := os.Lstat(other.root.Image.EROFS.Name()); err != nil {
+				return tt.after << 20, nil
+			}
+			return tt.room << 20, nil
+		}}
+		r, err := packed(t.Context(), p, PackOptions{Cache: packs})
+		if err == nil {
+			r.Close()
+		}
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+		if tt.want == "" && !slices.Equal(copied, []string{"a"}) {
+			t.Errorf("%s: copied are %q", name, copied)
+		}
+		if _, err := os.Lstat(other.root.Image.EROFS.Name()); (err != nil) != tt.gone {
+			t.Errorf("%s: the other pack: %v", name, err)
+		}
+	}
+}
+
+// What is more by the time that it is written than it was is said as it is.
+func TestPackRunsOutOfRoom(t *testing.T) {
+	rest(t, 50*time.Millisecond)
+	host := fakeHost(t, "a="+strings.Repeat("x", 2<<20), "b="+strings.Repeat("x", 3<<20))
+	src, err := os.Open(host)
+	must(t, err)
+	defer src.Close()
+	f, err := os.Create(filepath.Join(t.TempDir(), "contents"))
+	must(t, err)
+	defer f.Close()
+	_, err = packing{from: host, dir: src}.look(t.Context(), &packer{contents: fstree.NewContents(f), room: 4 << 20})
+	if want := "it takes 5 MiB, and the disk of the state directory has 4 MiB"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
 	}
 }

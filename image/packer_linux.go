@@ -36,7 +36,9 @@ type packer struct {
 	max   amount // that may be
 	over  error  // that it is more
 	room  int64  // that the disk has for contents, in bytes
+	wrote int64  // of that
 	have  index  // contents that are in the file already
+	had   int64  // bytes of them that a look has met
 	kept  []byte // the index of those that are in it now
 	tell  func(bytes int64)
 	left  []string // where something is mounted that is left out
@@ -270,16 +272,16 @@ func (p *packer) file(n *fstree.Node, dir int, name string, st *unix.Stat_t) (*f
 		return n, nil
 	}
 	p.total.bytes += wholeBlocks(min(st.Size, p.max.bytes+1))
-	if err := p.bounded(); err != nil || p.contents == nil && !p.made {
+	if err := p.bounded(); err != nil {
 		return n, err
 	}
-	if p.contents != nil && !p.made && p.has(n, st) {
+	if !p.made && (p.has(n, st) || p.contents == nil) {
 		return n, nil
 	}
 	var to io.Writer = p.sum
 	if p.contents != nil {
-		if p.room -= wholeBlocks(st.Size); p.room < 0 {
-			return nil, noRoom(st.Size, 0)
+		if p.wrote += wholeBlocks(st.Size); p.wrote > p.room {
+			return nil, noRoom(p.wrote, p.room)
 		}
 		var err error
 		if n.Offset, err = p.contents.Begin(); err != nil {

@@ -43,7 +43,7 @@ func (p packing) write(ctx context.Context, c cache, was *looked, at string, tel
 			f.giveBack()
 		}
 	}()
-	room, err := p.room(c, was, f, at)
+	room, err := p.room(ctx, c, was, f, at)
 	if err != nil {
 		return err
 	}
@@ -86,17 +86,26 @@ func (f *packFile) giveBack() {
 	}
 }
 
-// room is how many bytes may be written to a file. Where all of it has no room, other packs go
-// that are not used; where it still has none, nothing is written.
-func (p packing) room(c cache, was *looked, f *packFile, at string) (int64, error) {
+// room is how many bytes may be written to a file. Where there is no room for all that is not
+// in it yet, other packs go that are not used; where there still is none, nothing is written.
+func (p packing) room(ctx context.Context, c cache, was *looked, f *packFile, at string) (int64, error) {
 	free := freeIn
 	if p.free != nil {
 		free = p.free
 	}
 	room, err := free(at)
 	need := was.total.size()
-	if err != nil || f.have != nil || need <= room {
+	if err != nil || need <= room {
 		return room, err
+	}
+	if f.have != nil {
+		l, err := p.look(ctx, &packer{have: f.have, began: was.began})
+		if err != nil {
+			return 0, err
+		}
+		if need -= l.had; need <= room {
+			return room, nil
+		}
 	}
 	c.keep = 1
 	c.prune("")
