@@ -62,5 +62,5 @@ func freeIn(dir string) (int64, error) {
 func noRoom(need, free int64) error {
 	return &sandbox.Error{Op: "pack root filesystem", Kind: sandbox.ErrUnavailable,
 		Problem: fmt.Sprintf("it takes %d MiB, and the disk of the state directory has %d MiB, and 1 GiB to be left free", need>>20, max(free, 0)>>20),
-		Hint:    "caisson image prune --all removes packs and images that are not in use; or have the state directory on another disk (--state, CAISSON_STATE)"}
+		Hint:    "caisson image prune --all removes packs and images that are not in use (a paused machine whose pack is gone begins anew with its files); or have the state directory on another disk (--state, CAISSON_STATE)"}
 }

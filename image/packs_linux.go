@@ -112,7 +112,8 @@ func (p *Packs) Remove(one *Pack) error {
 
 // Prune removes packs that are not in use, and what builders left that have died: with all
 // each one, else those that were made before another one of the same files, and are made no
-// more.
+// more. A paused machine holds none: where its pack is gone, and is not made again as it was,
+// it begins anew with its files.
 func (p *Packs) Prune(all bool) []*Pack {
 	p.c.sweep()
 	list := p.c.packs()

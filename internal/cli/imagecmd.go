@@ -303,7 +303,8 @@ func (a *app) imagePrune() *cobra.Command {
 		Long: `Remove the images that no name leads to any more: their tags were pulled
 again, or they came from files. So go packs for virtual machines of what has
 changed since. With --all every image and pack goes. One that a sandbox runs on
-stays, and one that a paused sandbox or a snapshot goes on with.`,
+stays, and an image that a paused sandbox or a snapshot goes on with. A pack that
+one of them was made of may go: it begins anew with its files then.`,
 		Example: `  caisson image prune
   caisson image prune --all`,
 		Args: noArgs,
