@@ -123,6 +123,9 @@ func (*Store) MayHave(reference.Ref, string) bool { return false }
 // Has is not supported here.
 func (*Store) Has(string) bool { return false }
 
+// Size is not supported here.
+func (*Store) Size(string) int64 { return 0 }
+
 // Owns is not supported here.
 func (*Store) Owns(reference.Ref, string) bool { return false }
 

@@ -54,6 +54,15 @@ func (s *Store) Has(digest string) bool {
 	return err == nil
 }
 
+// Size is how many bytes the files of an image take together; 0 where it is not here.
+func (s *Store) Size(digest string) int64 {
+	info, err := s.info(digest)
+	if err != nil {
+		return 0
+	}
+	return info.Size
+}
+
 // Owns says whether an owner has a template of the name itself.
 func (s *Store) Owns(r reference.Ref, owner string) bool {
 	digest, err := s.resolve(r, owner)

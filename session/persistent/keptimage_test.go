@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/caisson-run/caisson/image"
+	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/sandbox/faketest"
 )
@@ -110,6 +111,61 @@ func TestKeptGoesOnWithItsImage(t *testing.T) {
 	}
 	if got, err := h.Create(t.Context(), h.key, Create{Snapshot: snap.ID}); !errors.Is(err, sandbox.ErrDenied) {
 		t.Errorf("a copy is made of the operator's: %+v, %v", got, err)
+	}
+}
+
+// Files of a template that was built anew count while the key's sandboxes and snapshots go on
+// with them; those of the operator's do not.
+func TestKeptImagesAreCounted(t *testing.T) {
+	d := &onImages{twofold: twofold{Driver: &faketest.Driver{Agent: true, Caps: func(c *sandbox.Capabilities) { c.Snapshot = true }}}}
+	h := newHome(t, func(o *SandboxesOptions) { o.Drivers = map[string]sandbox.Driver{"gvisor": d} })
+	of, other := h.TemplatesOf(h.key), h.TemplatesOf(h.newKey(t, "other"))
+	images, err := h.images()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.aTemplate(t, h.key.ID, "app", "1", image.Config{})
+	list, err := of.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := *list[0].Image
+	next.Digest = "sha256:" + strings.Repeat("2", 64)
+	q := Quota{TemplateSize: next.Size} // room for one
+	build := func(of *Templates) error {
+		r, err := templateRef("app")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return of.fits(images, q, []reference.Ref{r}, &next)
+	}
+	if err := build(of); err != nil {
+		t.Errorf("what is not used gives way: %v", err)
+	}
+	s := h.create(t, Create{Template: "app"})
+	snap, err := h.Handle(h.key, s.ID).Snapshot(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := func(by string) {
+		t.Helper()
+		if err := build(of); !errors.Is(err, sandbox.ErrExhausted) || !strings.Contains(sandbox.Hint(err), by) || !strings.Contains(err.Error(), "earlier builds") {
+			t.Errorf("%v (hint %q), want %s", err, sandbox.Hint(err), by)
+		}
+	}
+	refused("sandbox " + s.ID + ", snapshot " + snap.ID)
+	if err := build(other); err != nil {
+		t.Errorf("another key's: %v", err)
+	}
+	if err := h.Handle(h.key, s.ID).Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	refused("snapshot " + snap.ID)
+	if err := h.DeleteSnapshot(t.Context(), h.key, snap.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := build(of); err != nil {
+		t.Errorf("what is gone counts: %v", err)
 	}
 }
 

@@ -25,6 +25,7 @@ type Quota struct {
 	Snapshots int
 	// Templates is how many names of templates the key has, each with its tag, and
 	// TemplateSize the bytes of their files; of one under several names they count once.
+	// Files of one that lost its name count while a sandbox or a snapshot goes on with it.
 	Templates    int
 	TemplateSize int64
 	// Records is how many bytes the key's calls may add to the audit log in a day. It

@@ -3,6 +3,7 @@
 package persistent
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/caisson-run/caisson/image/reference"
 	"github.com/caisson-run/caisson/sandbox"
 	"github.com/caisson-run/caisson/session"
+	"github.com/caisson-run/caisson/session/registry"
 )
 
 // List lists the key's templates, by name and tag.
@@ -83,7 +85,8 @@ func (t *Templates) name(images *image.Store, q Quota, names []reference.Ref, bu
 }
 
 // fits says whether the quota has room for names of a template, and for its files where it
-// is known already. What has one of the names gives way.
+// is known already. What has one of the names gives way, but for files that the key's sandboxes
+// and snapshots go on with: those count as long as they do.
 func (t *Templates) fits(images *image.Store, q Quota, names []reference.Ref, built *image.Stored) error {
 	list, err := images.Templates(t.key.ID)
 	if err != nil {
@@ -96,11 +99,14 @@ func (t *Templates) fits(images *image.Store, q Quota, names []reference.Ref, bu
 	for _, n := range names {
 		have[n] = built
 	}
-	full := func(what string) error {
+	full := func(what string) *sandbox.Error {
 		return &sandbox.Error{Op: "quota", Kind: sandbox.ErrExhausted, Problem: "the key's templates would have more than the " + what + " that they may", Hint: "delete a template or a tag", Rule: ruleQuota}
 	}
 	if q.Templates > 0 && len(have) > q.Templates {
 		return full(fmt.Sprintf("%d names", q.Templates))
+	}
+	if q.TemplateSize <= 0 {
+		return nil
 	}
 	files, size := map[string]bool{}, int64(0)
 	for _, one := range have {
@@ -109,10 +115,56 @@ func (t *Templates) fits(images *image.Store, q Quota, names []reference.Ref, bu
 			size += one.Size
 		}
 	}
-	if q.TemplateSize > 0 && size > q.TemplateSize {
-		return full(session.Size(q.TemplateSize))
+	kept, err := t.kept()
+	if err != nil {
+		return err
 	}
-	return nil
+	older := map[string]bool{}
+	var by []string
+	for _, one := range kept {
+		if files[one.digest] {
+			continue
+		}
+		if by = append(by, one.by); !older[one.digest] {
+			older[one.digest] = true
+			size += images.Size(one.digest)
+		}
+	}
+	if size <= q.TemplateSize {
+		return nil
+	}
+	over := full(session.Size(q.TemplateSize))
+	if len(by) > 0 {
+		over.Problem += ", with those of earlier builds that sandboxes or snapshots go on with"
+		over.Hint += ", or what goes on with an earlier build: " + sandbox.Clip(strings.Join(by, ", "), 200)
+	}
+	return over
+}
+
+// keptImage is an image that something of a key goes on with.
+type keptImage struct{ digest, by string }
+
+// kept are the key's own templates that its sandboxes and snapshots go on with; of each who
+// that is, for people.
+func (t *Templates) kept() (out []keptImage, _ error) {
+	ctx := context.Background()
+	add := func(s *registry.Sandbox, by string) {
+		if s.Owner == t.key.ID && s.OwnImage && s.ImageDigest != "" {
+			out = append(out, keptImage{s.ImageDigest, by})
+		}
+	}
+	left, err := t.boxes.o.Registry.Left(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range left {
+		add(s, "sandbox "+s.ID)
+	}
+	snaps, err := t.boxes.o.Registry.Snapshots(ctx, t.key.ID)
+	for _, s := range snaps {
+		add(s.Sandbox, "snapshot "+s.ID)
+	}
+	return out, err
 }
 
 // Untag takes tags of a template away; all that it has where none is named.
