@@ -149,8 +149,8 @@ func TestContract(t *testing.T) {
 	if strings.Contains(m.Boot.Arguments, "nomodule") {
 		t.Errorf("a kernel that loads no driver: %s", m.Boot.Arguments)
 	}
-	for _, d := range m.Drives { // three parts, each of a tenth of a second
-		if want := (firecrackertest.RateLimiter{Bandwidth: firecrackertest.Bucket{Size: 104857, Refill: 100}, Ops: firecrackertest.Bucket{Size: 33, Refill: 99}}); d.Rate != want {
+	for _, d := range m.Drives { // three parts: room for a request of 4 MiB, or a tenth of a second
+		if want := (firecrackertest.RateLimiter{Bandwidth: firecrackertest.Bucket{Size: 4 << 20, Refill: 4000}, Ops: firecrackertest.Bucket{Size: 33, Refill: 99}}); d.Rate != want {
 			t.Errorf("how fast it is: %+v", d)
 		}
 	}
@@ -245,7 +245,7 @@ func TestSnapshotContract(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, runs := api.Asked()
-	want := firecrackertest.RateLimiter{Bandwidth: firecrackertest.Bucket{Size: 100, Refill: 100}}
+	want := firecrackertest.RateLimiter{Bandwidth: firecrackertest.Bucket{Size: 4 << 20, Refill: 4 << 20}}
 	if !runs || fmt.Sprint(from) != "[/run/written.devices /run/written.memory]" || len(m.Drives) != 3 || m.Drives[2].Rate != want {
 		t.Errorf("it goes on from %q, with %+v", from, m)
 	}
