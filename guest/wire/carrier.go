@@ -48,12 +48,17 @@ func NewCarrier(inner Stream) *Carrier {
 }
 
 // Join carries both ways over a connection until that or the stream has ended, closes it, and
-// reports whether the stream has not. There is one connection at a time.
+// reports whether the stream has not. There is one connection at a time. It is Begin and Carry.
 func (c *Carrier) Join(conn Stream) (more bool) {
-	if !c.begin(conn) {
-		conn.Close()
-		return false
+	if c.Begin(conn) {
+		more, _ = c.Carry(conn)
 	}
+	return more
+}
+
+// Carry carries over a connection that was begun, as Join does, and says besides whether the
+// Carrier was parted with when that ended.
+func (c *Carrier) Carry(conn Stream) (more, parted bool) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -69,13 +74,16 @@ func (c *Carrier) Join(conn Stream) (more bool) {
 	defer c.mu.Unlock()
 	c.conn = nil
 	c.tell()
-	return !c.closed
+	return !c.closed, c.apart
 }
 
-func (c *Carrier) begin(conn Stream) bool {
+// Begin makes a connection the Carrier's: what is sent and has come is counted from there on,
+// and Carry is to follow. It is closed where the stream has ended or there is another.
+func (c *Carrier) Begin(conn Stream) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed || c.conn != nil {
+		conn.Close()
 		return false
 	}
 	c.conn, c.in, c.out, c.sending = conn, 0, 0, true
@@ -186,19 +194,15 @@ func (c *Carrier) Part() {
 	c.tell()
 }
 
-// Meet takes Part back, for the next connection.
+// Meet takes Part back, for the next connection. Nothing was sent and has come over that yet.
 func (c *Carrier) Meet() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.apart = false
+	if c.conn == nil {
+		c.in, c.out = 0, 0
+	}
 	c.tell()
-}
-
-// Apart says whether the Carrier was parted with, and is not met again.
-func (c *Carrier) Apart() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.apart
 }
 
 // Together waits until the Carrier is not to be apart, and reports whether its stream has not

@@ -155,6 +155,39 @@ func TestCarrierDisagrees(t *testing.T) {
 	}
 }
 
+// What is counted is of this connection alone, from Meet on. Whether it was parted with is told
+// as it was when it ended.
+func TestCarrierCounts(t *testing.T) {
+	host, guest, _, theirs := carriers(t)
+	part := meet(t, host, guest)
+	if _, err := theirs.Write([]byte("five ")); err != nil {
+		t.Fatal(err)
+	}
+	part()
+	for name, c := range map[string]*Carrier{"host": host, "guest": guest} {
+		c.Meet()
+		if n, err := c.Sent(t.Context()); n != 0 || err != nil {
+			t.Errorf("the %s has sent %d bytes over no connection, %v", name, n, err)
+		}
+		if err := c.Await(t.Context(), 0); err != nil {
+			t.Errorf("to the %s: %v", name, err)
+		}
+	}
+	for _, apart := range []bool{false, true} {
+		conn, other := streams(t)
+		if !host.Begin(conn) || host.Begin(other) {
+			t.Fatal("there is not one connection")
+		}
+		if apart {
+			host.Part()
+		}
+		conn.Close()
+		if more, parted := host.Carry(conn); !more || parted != apart {
+			t.Errorf("it goes on: %v; parted: %v, want %v", more, parted, apart)
+		}
+	}
+}
+
 // A connection that ends by itself leaves the stream for the next; the end of the stream is
 // the end of its connection.
 func TestCarrierEnds(t *testing.T) {

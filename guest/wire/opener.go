@@ -57,6 +57,19 @@ func (o *Opener) Open(ctx context.Context) (net.Conn, error) {
 	return s, nil
 }
 
+// Drop ends the session that there is, of whose bytes some were lost. It does not wait for an
+// Open that is under way, which has ended that itself.
+func (o *Opener) Drop() {
+	if !o.mu.TryLock() {
+		return
+	}
+	defer o.mu.Unlock()
+	if o.current != nil {
+		o.current.Close()
+		o.current = nil
+	}
+}
+
 // greet sends the mark and returns what came behind the answer to it.
 //
 // It writes while it reads: a guest that is stuck writing to the session before

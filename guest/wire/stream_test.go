@@ -135,6 +135,20 @@ func TestOpenOnDirtyStream(t *testing.T) {
 	}
 }
 
+// A session that is dropped says no more, and the next begins right.
+func TestDrop(t *testing.T) {
+	a, b := socketpair(t)
+	o := start(t, a, b)
+	o.Drop()
+	old := open(t, o)
+	exchange(t, old, "before")
+	o.Drop()
+	if n, err := old.Write([]byte("x")); err == nil {
+		t.Errorf("%d bytes were written to a session that was dropped", n)
+	}
+	exchange(t, open(t, o), "fresh")
+}
+
 func TestBannerBeforeTheAgent(t *testing.T) {
 	a, b := socketpair(t)
 	if _, err := io.WriteString(b, "Welcome to the sandbox!\r\n"); err != nil {

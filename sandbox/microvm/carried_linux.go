@@ -4,6 +4,7 @@ package microvm
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 
@@ -59,8 +60,11 @@ func (m *firecrackerMonitor) join(ctx context.Context, c *carried, port string) 
 		return err
 	}
 	c.Meet()
+	if !c.Begin(conn) {
+		return errors.New("the stream to the machine has ended")
+	}
 	m.tasks.Go(func() {
-		if c.Join(conn) && !c.Apart() {
+		if more, parted := c.Carry(conn); more && !parted {
 			c.Carrier.Close()
 		}
 	})
