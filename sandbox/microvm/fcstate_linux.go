@@ -55,7 +55,7 @@ func (m *firecrackerMonitor) joinAgain(ctx context.Context, c *carried, port str
 // save has Firecracker write a machine into files of its box, and copies its memory to w. These
 // files stay Firecracker's: what it does with them later changes nothing of the copy. The
 // machine's connections do not outlive that, so both sides part before.
-func (m *firecrackerMonitor) save(ctx context.Context, o *orders, w io.Writer) ([]byte, error) {
+func (m *firecrackerMonitor) save(ctx context.Context, o *orders, w io.Writer) (devices []byte, err error) {
 	if m.memory == nil {
 		return nil, errors.New("it was not started as one that may be")
 	}
@@ -66,14 +66,18 @@ func (m *firecrackerMonitor) save(ctx context.Context, o *orders, w io.Writer) (
 		if err == nil {
 			err = m.part(ctx, o)
 		}
-		m.hangUp() // while the machine can see it
-		if err = errors.Join(err, m.pause(context.WithoutCancel(ctx))); err != nil {
+		m.hangUp()                                                    // while the machine can see it
+		if perr := m.pause(context.WithoutCancel(ctx)); perr != nil { // it may run on
+			err = errors.Join(err, fmt.Errorf("%w: %w", errStalled, perr))
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
 	m.hangUp()
+	defer func() { err = errors.Join(err, m.empty()) }()
 	what := fcSnapshot{Type: "Full", Devices: filepath.Join(boxSockets, fcDevices), Memory: boxMemory}
-	err := m.api.callWithin(ctx, m.writeTime(), http.MethodPut, "/snapshot/create", what, nil)
+	err = m.api.callWithin(ctx, m.writeTime(), http.MethodPut, "/snapshot/create", what, nil)
 	if errors.Is(err, errSilent) {
 		err = fmt.Errorf("%w: %w", errStalled, err)
 	}
@@ -98,12 +102,19 @@ func (m *firecrackerMonitor) hangUp() {
 	m.orders.Cut()
 }
 
-// part has nothing be on its way to or from the agent, and hangs up. The connection that there
-// was is of no more use, whatever became of it.
+// errLost is of a connection to the agent that was ended while something may have been on its
+// way: the session on it does not go on.
+var errLost = errors.New("the connection to the agent was cut")
+
+// part has nothing be on its way to or from the agent, and hangs up: errLost where there may
+// be. The connection that there was is of no more use, whatever became of it.
 func (m *firecrackerMonitor) part(ctx context.Context, o *orders) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, orderTimeout, errOrderTimeout)
 	defer cancel()
 	err := m.settle(ctx, o)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", errLost, err)
+	}
 	m.parted = true
 	m.agent.Cut()
 	return err
@@ -126,14 +137,19 @@ func (m *firecrackerMonitor) settle(ctx context.Context, o *orders) error {
 	return o.give(ctx, boot.Order{Do: boot.Leave, Sent: sent})
 }
 
-// copyMemory copies what was written, and frees its room.
+// copyMemory copies what was written.
 func (m *firecrackerMonitor) copyMemory(ctx context.Context, w io.Writer) error {
 	size := m.machine.memory << 20
 	n, err := io.Copy(w, &until{ctx, io.NewSectionReader(m.memory, 0, size)})
 	if err == nil && n != size {
 		err = errors.New("not all of the machine's memory was written by Firecracker")
 	}
-	return errors.Join(err, m.memory.Truncate(0), m.memory.Truncate(size))
+	return err
+}
+
+// empty frees the room of what was written, be it half.
+func (m *firecrackerMonitor) empty() error {
+	return errors.Join(m.memory.Truncate(0), m.memory.Truncate(m.machine.memory<<20))
 }
 
 // readDevices reads what was written beside the memory: a file of Firecracker's own directory,

@@ -44,7 +44,7 @@ func TestHostileSnapshot(t *testing.T) {
 		"a guest that sent":   {says: `"sent": 5`, devices: []byte("x"), want: "of 5 bytes"},
 		"a guest that lies":   {says: `"sent": -1`, devices: []byte("x"), want: "of -1 bytes"},
 		"a guest with a port": {says: `"error": "a port"`, devices: []byte("x"), want: "a port"},
-		"little memory":       {devices: []byte("x"), make: func(_ string, m *os.File) error { return m.Truncate(5) }, want: "not written all of its machine's memory"},
+		"little memory":       {devices: []byte("x"), make: func(_ string, m *os.File) error { return m.Truncate(5) }, want: "not all of the machine's memory was written"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dial := serve(t, &firecrackertest.API{Version: "1.15.0"})
@@ -66,6 +66,40 @@ func TestHostileSnapshot(t *testing.T) {
 				t.Errorf("%v, want %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// What was written of a machine takes no room where Firecracker fails in the middle, and one
+// that could not be stopped again is not let be: it is no longer what it is taken for.
+func TestSaveFails(t *testing.T) {
+	memory, dir := savePlace(t, []byte("x"))
+	full := errors.New("no space left")
+	pauses := true
+	dial := serve(t, &firecrackertest.API{Version: "1.15.0",
+		Create: func(*firecrackertest.Machine, string, string) error {
+			_, err := memory.WriteAt(bytes.Repeat([]byte("x"), 512<<10), 0)
+			return errors.Join(err, full)
+		},
+		State: func(paused bool) error {
+			if paused && !pauses {
+				return errors.New("it does not stop")
+			}
+			return nil
+		}})
+	if err := microvm.StartFirecracker(t.Context(), dial); err != nil {
+		t.Fatal(err)
+	}
+	_, err := microvm.SaveFirecracker(t.Context(), dial, obedient(t), memory, dir, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), full.Error()) || errors.Is(err, microvm.ErrStalled) {
+		t.Error(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(memory.Fd()), &st); err != nil || st.Blocks != 0 || st.Size != 1<<20 {
+		t.Errorf("there are %d blocks of %d bytes, %v", st.Blocks, st.Size, err)
+	}
+	pauses = false
+	if _, err := microvm.SaveFirecracker(t.Context(), dial, obedient(t), memory, dir, io.Discard); !errors.Is(err, microvm.ErrStalled) {
+		t.Errorf("one that runs on: %v", err)
 	}
 }
 

@@ -208,7 +208,7 @@ const (
 	// bucketsPerSecond is how often a bucket is filled anew: what was not used before makes
 	// for no more at once than 1/10 of what a second has, as with QEMU, or one request.
 	bucketsPerSecond = 10
-	// largestRequest are those of the largest request that a Linux guest makes of itself (its
+	// largestRequest is how many bytes the largest request has that a Linux guest makes of itself (its
 	// BLK_DEF_MAX_SECTORS_CAP: 4 MiB since 6.16, 1280 KiB before).
 	largestRequest = 4 << 20
 )

@@ -76,6 +76,7 @@ func (i *instance) halt(ctx context.Context) error {
 // other random numbers than a copy, and the names of s, whose network is another. With nil it
 // has the names and the network of before.
 func (i *instance) goOn(ctx context.Context, s *sandbox.Spec) error {
+	i.flushed = false
 	if err := i.told(i.monitor.resume(ctx)); err != nil {
 		return err
 	}

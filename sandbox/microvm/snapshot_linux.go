@@ -278,6 +278,9 @@ func (i *instance) memory(ctx context.Context, dir string, w *written) error {
 	if errors.Is(err, errStalled) { // so it is with all else that it is asked
 		i.box.stop()
 	}
+	if errors.Is(err, errLost) { // another one begins right, on the next connection
+		i.opener.Drop()
+	}
 	w.Mark, w.Size, w.Digest = i.mark.String(), to.size, hex.EncodeToString(to.sum.Sum(nil))
 	if err == nil && len(devices) > 0 {
 		sum := sha256.Sum256(devices)
